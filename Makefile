@@ -1,0 +1,34 @@
+# make demo: set everything up and show covpool at work.   make test: set everything up and run every check.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# One thread per test process: the processes share the cores.
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo test lint clean
+
+demo: $(INSTALLED)
+	$(BIN)/covpool demo
+
+test: $(INSTALLED) compiler lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: compiler
+compiler:
+	@command -v $${CXX:-g++} >/dev/null || { echo "torch.compile needs a C++ compiler to run the tests: install g++ or set CXX"; exit 1; }
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "covpool needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist site

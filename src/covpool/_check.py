@@ -1,0 +1,62 @@
+"""Checks of users' arguments: they raise once, at the public edge, with what was expected, what came and the remedy."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Refuse a value outside `choices`, naming the nearest one."""
+    if value in choices:
+        return
+    raise ValueError(f"`{name}` must be one of {list(choices)}; got {value!r}{did_you_mean(value, choices)}")
+
+
+def did_you_mean(value: object, choices: Iterable[object]) -> str:
+    """` (did you mean 'x'?)`, or nothing when no choice is near."""
+    near = difflib.get_close_matches(str(value), [str(c) for c in choices], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def check_positive_int(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`{name}` must be a positive integer; got {value!r} ({type(value).__name__})")
+    if value < 1:
+        raise ValueError(f"`{name}` must be a positive integer; got {value}")
+
+
+def check_floating(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` must be a torch.Tensor; got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"`{name}` must be floating point; got {value.dtype}: convert it with .float() first")
+
+
+def check_features(x: Tensor) -> None:
+    """Features (..., n, c) with at least one position and one channel."""
+    check_floating("x", x)
+    if x.ndim < 2 or x.shape[-1] < 1 or x.shape[-2] < 1:
+        raise ValueError(f"`x` must have shape (..., n, c) with n, c >= 1; got {tuple(x.shape)}")
+
+
+def check_square(name: str, a: Tensor) -> None:
+    """Square matrices (..., c, c)."""
+    check_floating(name, a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2] or a.shape[-1] < 1:
+        raise ValueError(f"`{name}` must have shape (..., c, c) with c >= 1; got {tuple(a.shape)}")
+
+
+def check_positions(name: str, value: Tensor, x: Tensor) -> None:
+    """A mask or weights: one entry per position of x."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` must be a torch.Tensor; got {type(value).__name__}")
+    if value.shape != x.shape[:-1]:
+        raise ValueError(
+            f"`{name}` must have one entry per position, shape {tuple(x.shape[:-1])}; got {tuple(value.shape)}"
+        )
+    if name == "mask" and value.dtype != torch.bool:
+        raise TypeError(f"`mask` must be boolean, True = keep; got {value.dtype}: use weights= for real-valued weights")
+    if name == "weights":
+        check_floating(name, value)

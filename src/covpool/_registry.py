@@ -1,0 +1,134 @@
+"""The table of pools: name -> class, with what is said of each in listings. Knows no pool itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from covpool._check import did_you_mean
+
+if TYPE_CHECKING:
+    from covpool.pools.base import Pool
+
+P = TypeVar("P", bound="type[Pool]")
+
+
+@dataclass(frozen=True)
+class PoolInfo:
+    """What is known of a pooling method before one is built.
+
+    Attributes:
+        name: the key, which is also the file, the test id, the docs page and the command-line value.
+        title: the method's name in its paper.
+        paper: where it comes from.
+        order: the order of the statistics it keeps.
+        formula: what it computes, in one line.
+        size: representation size as a formula in c, the channels after reduction.
+        cost: multiply-adds per image, as a formula in n positions and c channels.
+        options: its own keyword arguments and their defaults.
+    """
+
+    name: str
+    title: str
+    paper: str
+    order: str
+    formula: str
+    size: str
+    cost: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_POOLS: dict[str, tuple[type[Pool], PoolInfo]] = {}
+
+
+def register(name: str, *, title: str, paper: str, order: str, formula: str, size: str, cost: str) -> Callable[[P], P]:
+    """Decorate a `Pool` subclass to make it available by name, to `create_pool`, the listings, tests and benchmarks.
+
+    The arguments are those of `PoolInfo`. A name can be taken only once.
+
+    >>> import covpool
+    >>> @covpool.register("half_avg", title="Half average", paper="", order="1", formula="x / 2", size="c", cost="n c")
+    ... class HalfAverage(covpool.Pool):
+    ...     def __init__(self, in_features, **common):
+    ...         super().__init__(in_features, lambda c: c, **common)
+    ...     def _pool(self, x, *, mask=None, weights=None):
+    ...         return x.mean(1) / 2
+    >>> covpool.create_pool("half_avg", 16).out_features
+    16
+    >>> covpool.unregister("half_avg")
+    """
+
+    def add(cls: P) -> P:
+        if name in _POOLS and _POOLS[name][0] is not cls:
+            raise ValueError(
+                f"a pool named {name!r} is registered already, as {_POOLS[name][0].__qualname__}: choose another name"
+            )
+        options = {
+            key: parameter.default
+            for key, parameter in inspect.signature(cls.__init__).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        _POOLS[name] = cls, PoolInfo(name, title, paper, order, formula, size, cost, options)
+        return cls
+
+    return add
+
+
+def unregister(name: str) -> None:
+    """Take a pool of your own out of the table again."""
+    _find(name)
+    del _POOLS[name]
+
+
+def list_pools() -> list[str]:
+    """The names of all pools, in order of registration."""
+    return list(_POOLS)
+
+
+def pool_info(name: str) -> PoolInfo:
+    """What is known of one pool.
+
+    >>> pool_info("isqrt").size
+    'c (c + 1) / 2'
+    """
+    return _find(name)[1]
+
+
+def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -> Pool:
+    """Build a pool by name.
+
+    Args:
+        name: one of `list_pools()`.
+        in_features: channels of the features it will get; a tuple for pools of several feature tensors.
+        options: the method's own options (`pool_info(name).options`) and those common to all pools (`Pool`).
+
+    >>> create_pool("isqrt", in_features=512, reduce_to=64).out_features
+    2080
+    """
+    cls, _ = _find(name)
+    known = _option_names(cls)
+    for key in options:
+        if key not in known:
+            raise TypeError(
+                f"pool {name!r} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}"
+            )
+    return cls(in_features, **options)
+
+
+def _find(name: str) -> tuple[type[Pool], PoolInfo]:
+    if name not in _POOLS:
+        raise ValueError(f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}")
+    return _POOLS[name]
+
+
+def _option_names(cls: type[Pool]) -> list[str]:
+    """The keyword-only parameters of a class and of those it derives from."""
+    names: dict[str, None] = {}
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            for key, parameter in inspect.signature(vars(base)["__init__"]).parameters.items():
+                if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                    names[key] = None
+    return list(names)

@@ -1,0 +1,1 @@
+"""Kernels: tensors in, tensors out; the only importer of triton."""

@@ -1,0 +1,58 @@
+"""Divided differences f[i, j] = (f(l_i) - f(l_j)) / (l_i - l_j), f[i, i] = f'(l_i), with no cancellation anywhere.
+
+They are the eigenvalues of the derivative of a spectral function (Daleckii-Krein), see docs/derivations.md.
+"""
+
+import torch
+from torch import Tensor
+
+
+def of_power(
+    eigenvalues: Tensor,  # (..., c), non-negative
+    alpha: Tensor,  # ()
+) -> Tensor:  # (..., c, c)
+    """Of l^alpha, as h^(alpha - 1) expm1(alpha log1p(r)) / r with h the larger value and r = (smaller - larger) / h.
+
+    A pair (l, 0) gives l^(alpha - 1); a pair (0, 0), with an infinite slope for alpha < 1, gives 0 (1 if alpha = 1).
+    """
+    high, r = _high_and_ratio(eigenvalues)
+    null = high == 0
+    high = torch.where(null, 1, high)
+    quotient = torch.where(r == 0, alpha, torch.expm1(alpha * torch.log1p(r)) / torch.where(r == 0, 1, r))
+    return torch.where(null, (alpha == 1).to(high.dtype), high ** (alpha - 1) * quotient)
+
+
+def of_log(
+    eigenvalues: Tensor,  # (..., c), positive
+) -> Tensor:  # (..., c, c)
+    """Of log(l), as log1p(r) / (r h)."""
+    high, r = _high_and_ratio(eigenvalues)
+    return torch.where(r == 0, 1, torch.log1p(r) / torch.where(r == 0, 1, r)) / high
+
+
+def _high_and_ratio(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
+    """The larger value h of each pair, and (smaller - larger) / h, which is exact where the two are close."""
+    left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
+    high, low = torch.maximum(left, right), torch.minimum(left, right)
+    return high, (low - high) / torch.where(high == 0, 1, high)
+
+
+def of_newton_schulz_factor(
+    a: Tensor,  # (b, n), eigenvalues in [0, 1], ascending
+    iterations: int,
+) -> tuple[Tensor, Tensor]:  # (b, n), (b, n, n)
+    """Of the factor p_N with y_N = a p_N: p_(k+1) = p_k (3 - a p_k^2) / 2, p_0 = 1; with the values p_N themselves.
+
+    p[i, j] follows the same recursion by the product rule, with a_j <= a_i so that nothing grows:
+    p'[i, j] = (p[i, j] (3 - a_j (p_i^2 + p_i p_j + p_j^2)) - p_i^3) / 2.
+    """
+    p = (3 - a) / 2
+    differences = torch.full_like(a, -0.5).unsqueeze(-1).expand(*a.shape, a.shape[-1])
+    one = torch.ones_like(a)
+    for _ in range(iterations - 1):
+        left = torch.stack((p * p, p, one), -1)  # (b, n, 3)
+        right = torch.stack((-a, -a * p, 3 - a * p * p), -2)  # (b, 3, n)
+        differences = differences * (left @ right)
+        differences = (differences - (p**3).unsqueeze(-1)) * 0.5
+        p = p * (3 - a * p * p) / 2
+    return p, differences.tril() + differences.tril(-1).mT

@@ -1,0 +1,37 @@
+"""In which precision an operation runs: never half, never lowered by autocast."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision becomes float32; float32 and float64 stay as they are."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:
+    """A context in which matrix products keep the dtype of their operands."""
+    if like.device.type == "meta":  # shapes only: autocast does not know this device
+        return nullcontext()
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def full_precision(operation: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:
+    """Decorate an operation so that autocast does not reach inside it and its first argument is at least float32."""
+
+    @wraps(operation)
+    def run(x: Tensor, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not isinstance(x, Tensor):
+            return operation(x, *args, **kwargs)
+        with outside_autocast(x):
+            return operation(at_least_float32(x), *args, **kwargs)
+
+    return run

@@ -1,0 +1,146 @@
+"""Functions of a symmetric matrix through its eigenvalues, differentiated by divided differences.
+
+For Z = U f(L) U^T the derivative in a symmetric direction H is U (f[i, j] o (U^T H U)) U^T, and it is its own adjoint.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from covpool.ops import _divided_differences
+from covpool.ops._autograd import Differentiable
+from covpool.ops._precision import outside_autocast
+from covpool.ops.symmetric import symmetrize
+
+Kind = Literal["power", "power_released", "log"]
+
+
+def compose(
+    u: Tensor,  # (..., c, c)
+    f: Tensor,  # (..., c)
+) -> Tensor:  # (..., c, c)
+    """U diag(f) U^T."""
+    return (u * f.unsqueeze(-2)) @ u.mT
+
+
+def rotate(
+    u: Tensor,  # (..., c, c)
+    h: Tensor,  # (..., c, c)
+) -> Tensor:  # (..., c, c)
+    """U^T sym(H) U: a direction in the basis of the eigenvectors."""
+    return u.mT @ symmetrize(h) @ u
+
+
+def eps_of(value: Tensor) -> Tensor:
+    """The distance from |value| to the next larger number of its dtype (Matlab's eps)."""
+    value = value.abs()
+    return torch.nextafter(value, torch.full_like(value, torch.inf)) - value
+
+
+def _value(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
+    if kind == "log":
+        return eigenvalues.log()
+    assert alpha is not None
+    return eigenvalues**alpha
+
+
+def _differences(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
+    if kind == "log":
+        return _divided_differences.of_log(eigenvalues)
+    assert alpha is not None
+    d = _divided_differences.of_power(eigenvalues, alpha)
+    if kind == "power_released":  # the released code zeroes the null eigenvectors, and with them these entries
+        null = eigenvalues == 0
+        d = torch.where(null.unsqueeze(-1) | null.unsqueeze(-2), 0, d)
+    return d
+
+
+def _slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
+    """d(l^alpha) / d(alpha) = l^alpha log(l), zero at l = 0."""
+    null = eigenvalues == 0
+    l = torch.where(null, 1, eigenvalues)  # noqa: E741
+    return torch.where(null, 0, l**alpha * l.log())
+
+
+class SpectralFunction(Differentiable):
+    """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha or log(l); once differentiable."""
+
+    @staticmethod
+    def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: Kind) -> Tensor:
+        return compose(u, _value(kind, eigenvalues, alpha))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        a, alpha, eigenvalues, u, ctx.kind = inputs
+        ctx.save_for_backward(a, alpha, eigenvalues, u)
+        ctx.save_for_forward(a, alpha, eigenvalues, u)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        a, alpha, eigenvalues, u = ctx.saved_tensors
+        da = dalpha = None
+        with outside_autocast(g):
+            h = rotate(u, g)
+            if ctx.needs_input_grad[0]:
+                da = _once(u @ (_differences(ctx.kind, eigenvalues, alpha) * h) @ u.mT, a, alpha)
+            if alpha is not None and ctx.needs_input_grad[1]:
+                slope = _slope_in_alpha(eigenvalues, alpha)
+                dalpha = _once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
+        return da, dalpha, None, None, None
+
+
+class _SpectralFunctionJvp(SpectralFunction):
+    @staticmethod
+    def jvp(ctx: Any, da: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
+        a, alpha, eigenvalues, u = ctx.saved_tensors
+        dz = torch.zeros_like(u)
+        if da is not None:
+            dz = dz + u @ (_differences(ctx.kind, eigenvalues, alpha) * rotate(u, da)) @ u.mT
+        if dalpha is not None:
+            dz = dz + dalpha * compose(u, _slope_in_alpha(eigenvalues, alpha))
+        return _once(dz, a, alpha)
+
+
+SpectralFunction.with_jvp = _SpectralFunctionJvp
+
+
+class _Once(Differentiable):
+    """The identity of a first derivative that was computed with a's eigenvectors held fixed: refuses a second one."""
+
+    @staticmethod
+    def forward(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
+        return derivative.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        if any(ctx.needs_input_grad[1:]):
+            _refuse_second_derivative()
+        return g, None, None
+
+
+class _OnceJvp(_Once):
+    @staticmethod
+    def jvp(ctx: Any, dd: Tensor | None, da: Tensor | None, dalpha: Tensor | None) -> Tensor | None:
+        if da is not None or dalpha is not None:
+            _refuse_second_derivative()
+        return dd
+
+
+_Once.with_jvp = _OnceJvp
+
+
+def _once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
+    marked: Tensor = _Once.call(derivative, a, alpha)
+    return marked
+
+
+def _refuse_second_derivative() -> None:
+    raise RuntimeError(
+        "second derivatives of functions by eigen-decomposition are not provided; "
+        "for the square root use sqrtm_newton_schulz or isqrt_covariance, which have exact ones"
+    )

@@ -1,0 +1,44 @@
+"""Masks and weights of positions, turned into weights that sum to one."""
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_positions
+
+
+def keep_positions(
+    x: Tensor,  # (..., n, c)
+    mask: Tensor | None,  # (..., n) bool, True = keep
+    weights: Tensor | None,  # (..., n)
+) -> tuple[Tensor, Tensor | None]:  # (..., n, c), (..., n)
+    """Zero the masked positions of x and return the weights of all positions, which sum to one; None = uniform.
+
+    Whatever stands at a masked position, NaN included, has no influence. An empty mask gives weights zero.
+    """
+    if mask is None and weights is None:
+        return x, None
+    if weights is not None:
+        check_positions("weights", weights, x)
+    if mask is not None:
+        check_positions("mask", mask, x)
+        kept = mask.to(x.dtype)
+        w = kept if weights is None else torch.where(mask, weights.to(x.dtype), 0)
+        x = torch.where(mask.unsqueeze(-1), x, 0)
+    else:
+        assert weights is not None
+        w = weights.to(x.dtype)
+    total = w.sum(-1, keepdim=True)
+    nothing = total == 0
+    return x, torch.where(nothing, 0, w / torch.where(nothing, 1, total))
+
+
+def center(
+    x: Tensor,  # (..., n, c)
+    w: Tensor | None,  # (..., n), sums to one
+    centered: bool = True,
+) -> Tensor:  # (..., n, c)
+    """x minus its weighted mean over positions (or x itself)."""
+    if not centered:
+        return x
+    mean = x.mean(-2, keepdim=True) if w is None else w.unsqueeze(-2) @ x
+    return x - mean

@@ -1,0 +1,85 @@
+"""Any power of a positive semi-definite matrix by eigen-decomposition."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_square
+from covpool.ops._eigh import eigh
+from covpool.ops._precision import full_precision
+from covpool.ops._spectral import Kind, SpectralFunction, eps_of
+from covpool.ops.symmetric import frobenius_norm, symmetrize
+
+Threshold = Literal["rank", "paper"]
+Normalization = Literal["spectral", "frobenius"]
+NullGradient = Literal["exact", "released"]
+
+
+@full_precision
+def powm_eigh(
+    a: Tensor,  # (..., c, c)
+    alpha: float | Tensor,
+    *,
+    eps: Threshold | float = "rank",
+    normalization: Normalization | None = None,
+    null_gradient: NullGradient = "exact",
+) -> Tensor:  # (..., c, c)
+    """a^alpha = U diag(l^alpha) U^T of positive semi-definite matrices.
+
+    The derivative is exact on repeated, zero and rank-deficient spectra. Where `a` is singular and alpha < 1 its own
+    derivative is infinite between null directions; that block is zero here, which makes the derivative with respect to
+    the features behind `a` exact. Second derivatives are refused.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken.
+        alpha: the power, in (0, 2]; a tensor may require grad.
+        eps: eigenvalues at or below this are zero: "rank" is c eps(l_1), the spacing of floating point numbers at the
+            largest eigenvalue times the order; "paper" is eps(l_1); a number is taken as it is, in the unit of `a`.
+        normalization: divide by the largest eigenvalue ("spectral") or the Frobenius norm of the result.
+        null_gradient: "released" drops the derivative between range and null space, as the paper's released code does.
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: "Deep CNNs Meet Global Covariance Pooling", MPN-COV; M-l2 and M-Fro.
+
+    >>> import torch
+    >>> powm_eigh(torch.diag(torch.tensor([4., 9., 0.])), 0.5).diagonal().tolist()
+    [2.0, 3.0, 0.0]
+    """
+    check_square("a", a)
+    check_choice("normalization", normalization, (None, "spectral", "frobenius"))
+    check_choice("null_gradient", null_gradient, ("exact", "released"))
+    if isinstance(eps, str):
+        check_choice("eps", eps, ("rank", "paper"))
+    power = _check_alpha(alpha, a)
+    a = symmetrize(a)
+    eigenvalues, u = eigh(a.detach())
+    eigenvalues = torch.where(eigenvalues <= _threshold(eigenvalues, eps), 0, eigenvalues)
+    kind: Kind = "power" if null_gradient == "exact" else "power_released"
+    z: Tensor = SpectralFunction.call(a, power, eigenvalues, u, kind)
+    if normalization is None:
+        return z
+    if normalization == "spectral":
+        top = u[..., -1:]
+        norm = top.mT @ z @ top  # l_1^alpha; its derivative is that of the largest eigenvalue
+    else:
+        norm = frobenius_norm(z)
+    return z / torch.where(norm == 0, 1, norm)
+
+
+def _check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
+    if isinstance(alpha, Tensor):
+        if alpha.numel() != 1:
+            raise ValueError(f"`alpha` must be one number; got a tensor of shape {tuple(alpha.shape)}")
+        return alpha.to(like.dtype).reshape(())
+    if not 0 < alpha <= 2:
+        raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
+    return torch.tensor(alpha, dtype=like.dtype, device=like.device)
+
+
+def _threshold(eigenvalues: Tensor, eps: Threshold | float) -> Tensor | float:
+    if not isinstance(eps, str):
+        return eps
+    spacing = eps_of(eigenvalues[..., -1:])
+    return spacing * eigenvalues.shape[-1] if eps == "rank" else spacing

@@ -1,0 +1,117 @@
+"""Slow, obvious versions of every operation: the oracle of the tests and the yardstick of the benchmark.
+
+One matrix at a time where that is clearer, in float64 where a method of its own is used, straight from the equations of
+"Deep CNNs Meet Global Covariance Pooling". Nothing here shares code with the fast versions.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def covariance(x: Tensor, weights: Tensor | None = None, centered: bool = True) -> Tensor:
+    """Sum over positions of w_i (x_i - mean)(x_i - mean)^T, term by term, for x (n, c)."""
+    n, c = x.shape
+    w = torch.full((n,), 1 / n, dtype=x.dtype) if weights is None else weights / weights.sum()
+    mean = (
+        sum((w[i] * x[i] for i in range(n)), torch.zeros(c, dtype=x.dtype))
+        if centered
+        else torch.zeros(c, dtype=x.dtype)
+    )
+    return sum((w[i] * torch.outer(x[i] - mean, x[i] - mean) for i in range(n)), torch.zeros(c, c, dtype=x.dtype))
+
+
+def spectral(a: Tensor, f: Any) -> Tensor:
+    """U diag(f(l_1), ..., f(l_c)) U^T for one symmetric matrix, f a function of one number."""
+    eigenvalues, u = torch.linalg.eigh(a.double())
+    values = torch.tensor([float(f(value)) for value in eigenvalues.tolist()], dtype=torch.float64)
+    return (u @ torch.diag(values) @ u.T).to(a.dtype)
+
+
+def power(a: Tensor, alpha: float) -> Tensor:
+    """a^alpha of one positive semi-definite matrix; eigenvalues within round-off of zero are zero."""
+    tolerance = a.shape[-1] * torch.finfo(a.dtype).eps * float(torch.linalg.matrix_norm(a.double(), 2))
+    return spectral(a, lambda value: value**alpha if value > tolerance else 0.0)
+
+
+def isqrt_spectral(a: Tensor, iterations: int, prenorm: str = "trace", postcomp: bool = True) -> Tensor:
+    """The exact spectral form of N Newton-Schulz steps: sqrt(l) x_N with x_0 = sqrt(l / t), x <- x (3 - x^2) / 2."""
+    t = float(a.trace() if prenorm == "trace" else torch.linalg.matrix_norm(a))
+
+    def scalar(value: float) -> float:
+        root = max(value / t, 0.0) ** 0.5
+        x = root
+        for _ in range(iterations):
+            x = x * (3 - x * x) / 2
+        return root * x * (t**0.5 if postcomp else 1.0)
+
+    return spectral(a, scalar)
+
+
+def isqrt_iterated(a: Tensor, iterations: int, prenorm: str = "trace", postcomp: bool = True) -> Tensor:
+    """N coupled Newton-Schulz steps on matrices (b, c, c), as printed; differentiable by plain autograd."""
+    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    if prenorm == "trace":
+        t = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    else:
+        t = (a * a).sum((-2, -1), keepdim=True).sqrt()
+    y, p = a / t, eye.expand_as(a)
+    for _ in range(iterations):
+        half = 0.5 * (3 * eye - p @ y)
+        y, p = y @ half, half @ p
+    return y * t.sqrt() if postcomp else y
+
+
+class IsqrtLiteral(torch.autograd.Function):
+    """The paper's iSQRT layer, transcribed: covariance through the centring matrix J (n x n), 3 N - 3 products
+    forward with every iterate stored, the backward of its Appendix I with 10 N - 12 products. Features (b, n, c)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, iterations: int) -> Tensor:
+        b, n, c = x.shape
+        eye = torch.eye(c, dtype=x.dtype, device=x.device).expand(b, c, c)
+        j = (torch.eye(n, dtype=x.dtype, device=x.device) / n - 1 / n**2).expand(b, n, n)
+        sigma = x.mT @ j @ x
+        t = sigma.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+        a = sigma / t
+        half = 0.5 * (3 * eye - a)
+        ys, ps = [a @ half], [half]
+        for _ in range(2, iterations):
+            half = 0.5 * (3 * eye - ps[-1] @ ys[-1])
+            ys, ps = [*ys, ys[-1] @ half], [*ps, half @ ps[-1]]
+        last = ys[-1] if iterations == 1 else 0.5 * ys[-1] @ (3 * eye - ps[-1] @ ys[-1])
+        ctx.save_for_backward(x, j, sigma, t, a, last, *ys, *ps)
+        ctx.iterations = iterations
+        return last * t.sqrt()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, j, sigma, t, a, last, *iterates = ctx.saved_tensors
+        ys, ps = iterates[: len(iterates) // 2], iterates[len(iterates) // 2 :]
+        eye3 = 3 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand_as(a)
+        dy = g * t.sqrt()
+        dp = None
+        for y, p in zip(reversed(ys), reversed(ps), strict=True):
+            if ctx.iterations == 1:
+                break
+            if dp is None:  # the last step has no P
+                dy, dp = 0.5 * (dy @ (eye3 - y @ p) - p @ y @ dy), -0.5 * y @ dy @ y
+            else:
+                dy, dp = (
+                    0.5 * (dy @ (eye3 - y @ p) - p @ dp @ p - p @ y @ dy),
+                    0.5 * ((eye3 - y @ p) @ dp - y @ dy @ y - dp @ p @ y),
+                )
+        da = 0.5 * (dy @ (eye3 - a) - a @ dy)
+        if dp is not None:
+            da = da - 0.5 * dp
+        scale = (g * last).sum((-2, -1), keepdim=True) / (2 * t.sqrt())
+        scale = scale - (da * sigma).sum((-2, -1), keepdim=True) / t**2
+        dsigma = da / t + scale * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        return j @ (x @ (dsigma + dsigma.mT)), None
+
+
+def isqrt_literal(x: Tensor, iterations: int = 5) -> Tensor:
+    """iSQRT-COV of features (b, n, c) exactly as the paper prints it: what a faster version is compared with."""
+    z: Tensor = IsqrtLiteral.apply(x, iterations)
+    return z

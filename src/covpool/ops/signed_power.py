@@ -1,0 +1,119 @@
+"""Element-wise signed powers, and the element-wise power normalisation (E-PN) of bilinear CNNs."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from covpool._check import check_choice, check_floating
+from covpool.ops._autograd import Differentiable
+from covpool.ops._precision import full_precision
+
+GradientMode = Literal["bcnn", "bcnn_torch", "fast_mpn", "cbp"]
+GRADIENT_MODES: tuple[GradientMode, ...] = ("bcnn", "bcnn_torch", "fast_mpn", "cbp")
+
+# The published guards of |z|^(-1/2) at z = 0, in the unit of z except for CBP's, which damps in the unit of sqrt(z).
+BCNN_EPS = 1e-8
+BCNN_TORCH_EPS = 1e-5
+FAST_MPN_EPS = 1e-8
+CBP_DAMPING = 0.1
+
+
+def _slope(z: Tensor, rho: float, mode: GradientMode) -> Tensor:
+    """The published derivative of sign(z) |z|^rho, finite at zero."""
+    if mode == "cbp":
+        zero = z == 0
+        magnitude = torch.where(zero, 1, z.abs())  # keeps the second derivative finite at zero
+        return rho / (torch.where(zero, 0, magnitude ** (1 - rho)) + CBP_DAMPING)
+    return rho * (z.abs() + BCNN_EPS) ** (rho - 1)
+
+
+class _SignedPower(Differentiable):
+    """sign(z) |z|^rho with a derivative that stays finite at zero."""
+
+    @staticmethod
+    def forward(z: Tensor, rho: float, mode: GradientMode) -> Tensor:
+        return z.sign() * z.abs() ** rho
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, ctx.rho, ctx.mode = inputs
+        ctx.save_for_backward(z)
+        ctx.save_for_forward(z)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        (z,) = ctx.saved_tensors
+        return dy * _slope(z, ctx.rho, ctx.mode), None, None
+
+
+class _SignedPowerJvp(_SignedPower):
+    @staticmethod
+    def jvp(ctx: Any, dz: Tensor, *_: None) -> Tensor:
+        (z,) = ctx.saved_tensors
+        return dz * _slope(z, ctx.rho, ctx.mode)
+
+
+_SignedPower.with_jvp = _SignedPowerJvp
+
+
+@full_precision
+def signed_power(
+    z: Tensor,  # (...)
+    rho: float = 0.5,
+    *,
+    gradient: GradientMode = "bcnn",
+) -> Tensor:  # (...)
+    """sign(z) |z|^rho, element by element, with one of the published guards of its infinite slope at zero.
+
+    Args:
+        z: any tensor.
+        rho: the power, in (0, 1].
+        gradient: "bcnn" (slope rho (|z| + 1e-8)^(rho - 1)), "cbp" (slope rho / (|z|^(1 - rho) + 0.1), damped),
+            "bcnn_torch" ((relu(z) + 1e-5)^rho - (relu(-z) + 1e-5)^rho) or "fast_mpn" (sign(z) (|z| + 1e-8)^rho).
+
+    Shape: any -> the same.
+
+    Reference: Lin et al., "Bilinear CNN Models for Fine-grained Visual Recognition"; "cbp": Gao et al., "Compact
+    Bilinear Pooling".
+
+    >>> import torch
+    >>> signed_power(torch.tensor([4., 0., -9.])).tolist()
+    [2.0, 0.0, -3.0]
+    """
+    check_floating("z", z)
+    check_choice("gradient", gradient, GRADIENT_MODES)
+    if not 0 < rho <= 1:
+        raise ValueError(f"`rho` must be in (0, 1]; got {rho}")
+    if gradient == "bcnn_torch":
+        return (z.relu() + BCNN_TORCH_EPS) ** rho - ((-z).relu() + BCNN_TORCH_EPS) ** rho
+    if gradient == "fast_mpn":
+        return z.sign() * (z.abs() + FAST_MPN_EPS) ** rho
+    y: Tensor = _SignedPower.call(z, rho, gradient)
+    return y
+
+
+@full_precision
+def elementwise_power_normalize(
+    z: Tensor,  # (..., d)
+    *,
+    rho: float = 0.5,
+    gradient: GradientMode = "bcnn",
+    eps: float = 1e-12,
+) -> Tensor:  # (..., d)
+    """E-PN: y = sign(z) |z|^rho, then y / max(|y|_2, eps).
+
+    Args:
+        z: vectors.
+        rho: the power.
+        gradient: how the slope at zero is kept finite, see `signed_power`.
+        eps: below this length (in the unit of y) a vector is not stretched to one, so zero stays zero.
+
+    Shape: (..., d) -> (..., d).
+
+    >>> import torch
+    >>> elementwise_power_normalize(torch.tensor([0., -9., 16.])).tolist()
+    [0.0, -0.6000000238418579, 0.800000011920929]
+    """
+    return normalize(signed_power(z, rho, gradient=gradient), dim=-1, eps=eps)

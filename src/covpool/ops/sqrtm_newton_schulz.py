@@ -1,0 +1,144 @@
+"""The square root of a symmetric matrix by Newton-Schulz iteration (iSQRT)."""
+
+import warnings
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_positive_int, check_square
+from covpool.ops._autograd import Differentiable
+from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
+from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
+
+Prenorm = Literal["trace", "frobenius"]
+
+# Beyond this the factor P, which grows as 1.5^N on the null space, costs float32 more accuracy than a step gains.
+MOST_FLOAT32_ITERATIONS = 20
+
+
+def check_iteration(iterations: int, prenorm: str, dtype: torch.dtype) -> None:
+    """Refuse impossible settings of the iteration and warn of one that loses accuracy."""
+    check_positive_int("iterations", iterations)
+    check_choice("prenorm", prenorm, ("trace", "frobenius"))
+    if iterations > MOST_FLOAT32_ITERATIONS and dtype == torch.float32:
+        warnings.warn(
+            f"{iterations} Newton-Schulz iterations lose accuracy in float32 on singular matrices and end in NaN "
+            f"from about 30 on; use at most {MOST_FLOAT32_ITERATIONS}, float64, or powm_eigh(a, 0.5)",
+            stacklevel=4,
+        )
+
+
+def reciprocal_or_zero(t: Tensor) -> Tensor:
+    """1 / t, and 0 where |t| is below the smallest normal number: a zero matrix has a zero root. NaN stays NaN."""
+    zero = t.abs() < torch.finfo(t.dtype).tiny
+    return torch.where(zero, 0, 1 / torch.where(zero, 1, t))
+
+
+def _norm(s: Tensor, prenorm: Prenorm) -> Tensor:
+    if prenorm == "trace":
+        return s.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    return frobenius_norm(s)
+
+
+def root(s: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
+    """sqrt(t) Y_N(s / t) in plain torch operations."""
+    t = _norm(s, prenorm)
+    (y,) = newton_schulz((s * reciprocal_or_zero(t),), iterations, "root")
+    return y * t.sqrt() if postcomp else y
+
+
+def _adjoint(s: Tensor, g: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
+    """The gradient in s: with A = s / t and L = dY_N[sym(G)], (L + (<G, Y_N> / 2 - <L, A>) dt) / sqrt(t)."""
+    r = reciprocal_or_zero(_norm(s, prenorm))
+    a = s * r
+    g = symmetrize(g)
+    y, l = newton_schulz_pair(a, g, iterations, "root")  # noqa: E741
+    factor = -inner(l, a)
+    if postcomp:
+        factor = factor + inner(g, y) * 0.5
+        r = _sqrt_or_zero(r)
+    dt = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device) if prenorm == "trace" else a
+    return (l + factor * dt) * r
+
+
+def _tangent(s: Tensor, ds: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
+    """The derivative in the direction ds."""
+    t = _norm(s, prenorm)
+    r = reciprocal_or_zero(t)
+    a = s * r
+    dt = _norm(ds, prenorm) if prenorm == "trace" else inner(a, ds)
+    y, dy = newton_schulz_pair(a, (ds - a * dt) * r, iterations, "root")
+    return dy * t.sqrt() + y * dt * 0.5 * _sqrt_or_zero(r) if postcomp else dy
+
+
+def _sqrt_or_zero(r: Tensor) -> Tensor:
+    zero = r == 0
+    return torch.where(zero, 0, torch.where(zero, 1, r).sqrt())
+
+
+class _Root(Differentiable):
+    """sqrt(t) Y_N(s / t), t = tr(s) or |s|_F. Only s is kept: the backward runs the iteration again."""
+
+    @staticmethod
+    def forward(s: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
+        return root(s, iterations, prenorm, postcomp)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        s, *ctx.options = inputs
+        ctx.save_for_backward(s)
+        ctx.save_for_forward(s)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (s,) = ctx.saved_tensors
+        with outside_autocast(g):
+            return _adjoint(s, g, *ctx.options), None, None, None
+
+
+class _RootJvp(_Root):
+    @staticmethod
+    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
+        (s,) = ctx.saved_tensors
+        return _tangent(s, ds, *ctx.options)
+
+
+_Root.with_jvp = _RootJvp
+
+
+@full_precision
+def sqrtm_newton_schulz(
+    a: Tensor,  # (..., c, c)
+    *,
+    iterations: int = 5,
+    prenorm: Prenorm = "trace",
+    postcomp: bool = True,
+) -> Tensor:  # (..., c, c)
+    """The square root of symmetric positive semi-definite matrices by coupled Newton-Schulz iteration.
+
+    A = a / t, Y = A, P = I, then N times T = (3 I - P Y) / 2, Y <- Y T, P <- T P; the result is sqrt(t) Y.
+    Five iterations smooth the small eigenvalues rather than taking their exact root, which is what the paper uses.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken.
+        iterations: N.
+        prenorm: t is the trace or the Frobenius norm of `a`.
+        postcomp: multiply by sqrt(t) at the end (post-compensation); without it the result ignores the scale of `a`.
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: "Deep CNNs Meet Global Covariance Pooling", iSQRT-COV.
+
+    >>> import torch
+    >>> root = sqrtm_newton_schulz(torch.diag(torch.tensor([4., 9.])), iterations=10)
+    >>> root.diagonal()
+    tensor([2.0000, 3.0000])
+    """
+    check_square("a", a)
+    check_iteration(iterations, prenorm, a.dtype)
+    s = symmetrize(a.reshape(-1, *a.shape[-2:]))
+    options = (s, iterations, prenorm, postcomp)
+    z: Tensor = root(*options) if torch.compiler.is_exporting() else _Root.call(*options)
+    return z.reshape(a.shape)

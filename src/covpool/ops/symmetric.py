@@ -1,0 +1,27 @@
+"""Symmetric matrices: the symmetric part and inner products, the small change of every operation here."""
+
+import torch
+from torch import Tensor
+
+
+def symmetrize(a: Tensor) -> Tensor:
+    """The symmetric part (a + a^T) / 2 of matrices (..., c, c).
+
+    >>> import torch
+    >>> symmetrize(torch.tensor([[1., 2.], [4., 3.]])).tolist()
+    [[1.0, 3.0], [3.0, 3.0]]
+    """
+    return (a + a.mT) * 0.5
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """The Frobenius inner product <a, b> of matrices (..., m, n), kept as (..., 1, 1)."""
+    return (a * b).sum((-2, -1), keepdim=True)
+
+
+def frobenius_norm(a: Tensor) -> Tensor:
+    """|a|_F of matrices (..., m, n), kept as (..., 1, 1): free of overflow, and zero with a zero derivative at zero."""
+    largest = a.detach().abs().amax((-2, -1), keepdim=True)
+    zero = largest == 0
+    scaled = a / torch.where(zero, 1, largest)
+    return largest * torch.where(zero, 1, inner(scaled, scaled)).sqrt()

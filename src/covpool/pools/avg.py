@@ -1,0 +1,34 @@
+"""Global average pooling."""
+
+from typing import Any
+
+from torch import Tensor
+
+from covpool._registry import register
+from covpool.ops.positions import keep_positions
+from covpool.pools.base import Pool
+
+
+@register(
+    "avg",
+    title="Global average pooling",
+    paper="Lin et al., Network in Network, ICLR 2014",
+    order="1",
+    formula="z = mean of x over positions",
+    size="c",
+    cost="n c",
+)
+class AveragePool(Pool):
+    """The mean of the features over positions: the first-order baseline.
+
+    >>> import torch
+    >>> AveragePool(3)(torch.ones(2, 3, 4, 4)).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+
+    def __init__(self, in_features: int, **common: Any) -> None:
+        super().__init__(in_features, lambda c: c, **common)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        return x.mean(-2) if w is None else (w.unsqueeze(-2) @ x).squeeze(-2)

@@ -1,0 +1,58 @@
+"""Gaussian pooling: mean and covariance together (G2DeNet and the embeddings it is compared with)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops import gaussian_embedding, vech
+from covpool.ops.gaussian_embedding import KINDS, Kind, Solver
+from covpool.pools.base import Pool
+from covpool.pools.triangle import triangle
+
+
+@register(
+    "gaussian",
+    title="G2DeNet",
+    paper="Wang et al., G2DeNet: Global Gaussian Distribution Embedding Network, CVPR 2017",
+    order="1 + 2",
+    formula="z = vech(([[Sigma + mu mu^T, mu], [mu^T, 1]] + eps I)^(1/2))",
+    size="(c + 1) (c + 2) / 2",
+    cost="n c^2 + about 10 c^3 (eigen-decomposition)",
+)
+class GaussianPool(Pool):
+    """The Gaussian of the features, embedded into a linear space.
+
+    Args:
+        kind: the embedding, see `covpool.ops.gaussian_embedding`.
+        eps: added to the diagonal where positive definiteness is needed, in the unit of x squared.
+        solver: of the square root: "eigh" is exact, "newton_schulz" iterates.
+        iterations: of "newton_schulz".
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        kind: Kind = "sqrt",
+        eps: float = 1e-3,
+        solver: Solver = "eigh",
+        iterations: int = 5,
+        **common: Any,
+    ) -> None:
+        check_choice("kind", kind, KINDS)
+        check_choice("solver", solver, ("eigh", "newton_schulz"))
+        constant_corner = kind in ("nakayama", "cholesky")
+        super().__init__(in_features, lambda c: triangle(c + 1) - constant_corner, **common)
+        self.options: dict[str, Any] = {"kind": kind, "eps": eps, "solver": solver, "iterations": iterations}
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        z = gaussian_embedding(x, mask=mask, weights=weights, **self.options)
+        if self.options["kind"] == "nakayama":
+            return torch.cat((vech(z[..., :-1]), z[..., -1]), -1)
+        if self.options["kind"] == "cholesky":
+            c = x.shape[-1]
+            return torch.cat((vech(z[..., :c, :c].mT), z[..., :c, -1]), -1)
+        return vech(z)

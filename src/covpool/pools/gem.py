@@ -1,0 +1,46 @@
+"""Generalised mean pooling."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._registry import register
+from covpool.ops.positions import keep_positions
+from covpool.pools.base import Pool
+
+# Features at or below this are taken as this, in the unit of x: the slope of x^p and of its root stay finite.
+FLOOR = 1e-6
+
+
+@register(
+    "gem",
+    title="Generalised mean pooling (GeM)",
+    paper="Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019",
+    order="1",
+    formula="z = (mean of max(x, 1e-6)^p)^(1/p)",
+    size="c",
+    cost="2 n c",
+)
+class GeneralizedMeanPool(Pool):
+    """(mean of max(x, 1e-6)^p over positions)^(1/p), between average (p = 1) and max pooling (p to infinity).
+
+    Args:
+        p: the power to start from.
+        learn_p: train it.
+    """
+
+    def __init__(self, in_features: int, *, p: float = 3.0, learn_p: bool = True, **common: Any) -> None:
+        super().__init__(in_features, lambda c: c, **common)
+        if p <= 0:
+            raise ValueError(f"`p` must be positive; got {p}")
+        self.p = nn.Parameter(torch.tensor(float(p)), requires_grad=learn_p)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        x = torch.where(x <= FLOOR, FLOOR, x)
+        largest = x.detach().amax(-2, keepdim=True)  # taken out of the power, which overflows from x^p = 1e38 on
+        powers = (x / largest) ** self.p
+        mean = powers.mean(-2) if w is None else (w.unsqueeze(-2) @ powers).squeeze(-2)
+        empty = mean == 0
+        return torch.where(empty, 0, largest.squeeze(-2) * torch.where(empty, 1, mean) ** (1 / self.p))

@@ -1,0 +1,46 @@
+"""Covariance pooling with an iterative square root (iSQRT-COV)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import isqrt_covariance, vech
+from covpool.ops.sqrtm_newton_schulz import Prenorm
+from covpool.pools.base import Pool
+from covpool.pools.triangle import triangle
+
+
+@register(
+    "isqrt",
+    title="iSQRT-COV",
+    paper="Li et al., Towards Faster Training of Global Covariance Pooling Networks, CVPR 2018",
+    order="2",
+    formula="z = vech(sqrt(t) Y_N(Sigma / t))",
+    size="c (c + 1) / 2",
+    cost="n c^2 + (3 N - 3) min(n, c)^3",
+)
+class IterativeSquareRootPool(Pool):
+    """The upper triangle of the square root of the covariance by Newton-Schulz iteration.
+
+    Args:
+        iterations: N.
+        prenorm: t is the trace or the Frobenius norm of the covariance.
+        postcomp: multiply by sqrt(t) at the end. The paper's batch norm variant is postcomp=False, normalize="bn".
+
+    >>> import torch
+    >>> IterativeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 2080])
+    """
+
+    def __init__(
+        self, in_features: int, *, iterations: int = 5, prenorm: Prenorm = "trace", postcomp: bool = True, **common: Any
+    ) -> None:
+        super().__init__(in_features, triangle, **common)
+        check_positive_int("iterations", iterations)
+        check_choice("prenorm", prenorm, ("trace", "frobenius"))
+        self.options: dict[str, Any] = {"iterations": iterations, "prenorm": prenorm, "postcomp": postcomp}
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        return vech(isqrt_covariance(x, mask=mask, weights=weights, **self.options))

@@ -1,0 +1,36 @@
+"""Global max pooling."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool._registry import register
+from covpool.pools.base import Pool
+
+
+@register(
+    "max",
+    title="Global max pooling",
+    paper="Oquab et al., Is Object Localization for Free?, CVPR 2015",
+    order="1",
+    formula="z = max of x over positions",
+    size="c",
+    cost="n c",
+)
+class MaxPool(Pool):
+    """The largest value of each channel over positions: a first-order baseline.
+
+    Weights only select: positions of weight zero do not count.
+    """
+
+    def __init__(self, in_features: int, **common: Any) -> None:
+        super().__init__(in_features, lambda c: c, **common)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if weights is not None:
+            mask = weights != 0 if mask is None else mask & (weights != 0)
+        if mask is None:
+            return x.amax(-2)
+        keep = mask.unsqueeze(-1)
+        return torch.where(keep.any(-2), torch.where(keep, x, -torch.inf).amax(-2), 0)

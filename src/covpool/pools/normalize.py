@@ -1,0 +1,42 @@
+"""Normalisation of the pooled vector."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice
+from covpool.ops import elementwise_power_normalize
+
+Normalize = Literal["epn", "l2", "bn"]
+NORMALIZATIONS: tuple[Normalize, ...] = ("epn", "l2", "bn")
+
+
+class ElementwisePower(nn.Module):
+    """E-PN: the signed square root of every element, then unit length."""
+
+    def forward(self, z: Tensor) -> Tensor:  # (b, d) -> (b, d)
+        return elementwise_power_normalize(z)
+
+
+class UnitLength(nn.Module):
+    """z / |z|_2; zero stays zero, and any other length is brought to one, however small or large."""
+
+    def forward(self, z: Tensor) -> Tensor:  # (b, d) -> (b, d)
+        largest = z.detach().abs().amax(-1, keepdim=True)
+        z = z / torch.where(largest == 0, 1, largest)
+        return nn.functional.normalize(z, dim=-1)
+
+
+def make_normalization(chain: Normalize | Sequence[Normalize] | None, features: int) -> nn.Module:
+    """The modules of a chain such as ("epn", "bn"), in order."""
+    names = () if chain is None else (chain,) if isinstance(chain, str) else tuple(chain)
+    modules: list[nn.Module] = []
+    for name in names:
+        check_choice("normalize", name, NORMALIZATIONS)
+        if name == "bn":
+            modules.append(nn.BatchNorm1d(features))
+        else:
+            modules.append(ElementwisePower() if name == "epn" else UnitLength())
+    return nn.Sequential(*modules)
