@@ -1,7 +1,9 @@
 """Checks of users' arguments: they raise once, at the public edge, with what was expected, what came and the remedy."""
 
 import difflib
+import importlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,15 +50,22 @@ def check_square(name: str, a: Tensor) -> None:
         raise ValueError(f"`{name}` must have shape (..., c, c) with c >= 1; got {tuple(a.shape)}")
 
 
-def check_positions(name: str, value: Tensor, x: Tensor) -> None:
-    """A mask or weights: one entry per position of x."""
+def check_positions(name: str, value: object, *shapes: Sequence[int]) -> None:
+    """A mask or weights: one entry per position, in one of `shapes`."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a torch.Tensor; got {type(value).__name__}")
-    if value.shape != x.shape[:-1]:
-        raise ValueError(
-            f"`{name}` must have one entry per position, shape {tuple(x.shape[:-1])}; got {tuple(value.shape)}"
-        )
+    if tuple(value.shape) not in map(tuple, shapes):
+        expected = " or ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(f"`{name}` must have one entry per position, shape {expected}; got {tuple(value.shape)}")
     if name == "mask" and value.dtype != torch.bool:
         raise TypeError(f"`mask` must be boolean, True = keep; got {value.dtype}: use weights= for real-valued weights")
     if name == "weights":
         check_floating(name, value)
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional dependency, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"this needs {module}: pip install 'covpool[{extra}]'") from error

@@ -14,7 +14,8 @@ R = TypeVar("R")
 
 def at_least_float32(x: Tensor) -> Tensor:
     """Half precision becomes float32; float32 and float64 stay as they are."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    # float32 is converted too, to itself: an exported graph then holds the cast and stays right inside autocast.
+    return x.float() if x.is_floating_point() and x.dtype != torch.float64 else x
 
 
 def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:
@@ -22,6 +23,11 @@ def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:
     if like.device.type == "meta":  # shapes only: autocast does not know this device
         return nullcontext()
     return torch.autocast(like.device.type, enabled=False)
+
+
+def in_autocast(like: Tensor) -> bool:
+    """Whether autocast chooses the dtype of matrix products on the device of a tensor."""
+    return like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
 
 
 def full_precision(operation: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from covpool._check import check_features
 from covpool.ops._precision import full_precision
+from covpool.ops._product import product
 from covpool.ops.positions import center, keep_positions
 from covpool.ops.symmetric import symmetrize
 
@@ -37,5 +38,4 @@ def covariance(
     check_features(x)
     x, w = keep_positions(x, mask, weights)
     xc = center(x, w, centered)
-    a = xc.mT @ (xc / x.shape[-2] if w is None else xc * w.unsqueeze(-1))
-    return symmetrize(a)
+    return symmetrize(product(xc.mT, xc / x.shape[-2] if w is None else xc * w.unsqueeze(-1)))

@@ -10,7 +10,7 @@ from covpool.ops._precision import full_precision
 from covpool.ops._spectral import eps_of
 from covpool.ops.covariance import covariance
 from covpool.ops.logm_eigh import logm_eigh
-from covpool.ops.positions import keep_positions
+from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
 
@@ -95,10 +95,10 @@ def _cholesky(x: Tensor, eps: float, mask: Tensor | None, weights: Tensor | None
     round_off = (
         4 * x.shape[-1] * eps_of(trace)
     )  # what float64 leaves of a singular matrix; far below eps at usual scales
-    lower = torch.linalg.cholesky(_plus_eps(sigma, round_off.clamp(min=eps))).to(x.dtype)
+    lower, failed = torch.linalg.cholesky_ex(_plus_eps(sigma, round_off.clamp(min=eps)))
+    lower = torch.where(failed[..., None, None] == 0, lower, torch.nan).to(x.dtype)  # NaN in, NaN out, item by item
     x, w = keep_positions(x, mask, weights)
-    mean = x.mean(-2) if w is None else (w.unsqueeze(-2) @ x).squeeze(-2)
-    top = torch.cat((lower, mean.unsqueeze(-1)), -1)
+    top = torch.cat((lower, mean(x, w).unsqueeze(-1)), -1)
     last = torch.eye(top.shape[-1], dtype=x.dtype, device=x.device)[-1:].expand(*top.shape[:-2], 1, -1)
     return torch.cat((top, last), -2)
 

@@ -112,7 +112,7 @@ def _spectral_adjoint(k: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iter
         h = rotate(u, s)
         slopes = p.unsqueeze(-1) + eigenvalues.unsqueeze(-2) * differences
         value = (h.diagonal(dim1=-2, dim2=-1) * eigenvalues * p).sum(-1)[..., None, None]
-        return 2 * (k @ u @ (slopes * h) @ u.mT), value
+        return 2 * (k @ (u @ (slopes * h) @ u.mT)), value
     w = u.mT @ k
     ws = w @ s
     r = ws @ w.mT
@@ -137,6 +137,11 @@ def _times_gram(k: Tensor) -> Tensor:
 
 
 # --- the Functions --------------------------------------------------------------------------------
+
+
+def _constant_weights(differentiated: bool) -> None:
+    if differentiated:
+        raise RuntimeError("this form of isqrt_covariance has no derivative in the weights; ask for form='primal'")
 
 
 def _value(x: Tensor, w: Tensor | None, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
@@ -188,6 +193,7 @@ class _Polynomial(Differentiable):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
+        _constant_weights(ctx.needs_input_grad[1])
         x, w = ctx.saved_tensors
         with outside_autocast(g):
             return _adjoint(x, w, g, *ctx.options), None, None, None, None, None
@@ -195,7 +201,8 @@ class _Polynomial(Differentiable):
 
 class _PolynomialJvp(_Polynomial):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, *_: Any) -> Tensor:
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+        _constant_weights(dw is not None)
         x, w = ctx.saved_tensors
         return _tangent(x, w, dx, *ctx.options)
 
@@ -224,6 +231,7 @@ class _Spectral(Differentiable):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Any) -> Any:
+        _constant_weights(ctx.needs_input_grad[1])
         x, w, eigenvalues, u = ctx.saved_tensors
         iterations, prenorm, postcomp = ctx.options
         with outside_autocast(g):
@@ -238,7 +246,8 @@ class _Spectral(Differentiable):
 
 class _SpectralJvp(_Spectral):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, *_: Any) -> tuple[Tensor, None, None]:
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> tuple[Tensor, None, None]:
+        _constant_weights(dw is not None)
         x, w = ctx.saved_tensors
         return _tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options), None, None
 
@@ -264,7 +273,8 @@ def isqrt_covariance(
         iterations, prenorm, postcomp: see `sqrtm_newton_schulz`.
         mask, weights: see `covariance`.
         form: "primal" iterates on c x c matrices, "dual" on n x n ones, "spectral" goes through the eigenvalues of the
-            smaller; all give the same result, and "auto" takes the cheapest. Weights that require grad need "primal".
+            smaller; all give the same result, and "auto" takes the cheapest. Only "primal" has a derivative in the
+            weights ("auto" chooses it for weights that require grad).
 
     Shape: (..., n, c) -> (..., c, c).
 
@@ -279,10 +289,11 @@ def isqrt_covariance(
     check_features(x)
     check_choice("form", form, ("auto", "primal", "dual", "spectral"))
     n, c = x.shape[-2:]
-    differentiable_weights = weights is not None and weights.requires_grad
-    if differentiable_weights and form in ("dual", "spectral"):
+    needs_weight_gradient = weights is not None and weights.requires_grad
+    if needs_weight_gradient and form in ("dual", "spectral"):
         raise ValueError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
-    if differentiable_weights or torch.compiler.is_exporting():
+    weighted_primal = weights is not None and form == "primal"  # requires_grad is not seen inside vmap and jvp
+    if needs_weight_gradient or weighted_primal or torch.compiler.is_exporting():
         sigma = covariance(x, mask=mask, weights=weights)
         return sqrtm_newton_schulz(sigma, iterations=iterations, prenorm=prenorm, postcomp=postcomp)
     chosen = choose_form(n, c, x.device.type) if form == "auto" else form

@@ -18,9 +18,9 @@ def keep_positions(
     if mask is None and weights is None:
         return x, None
     if weights is not None:
-        check_positions("weights", weights, x)
+        check_positions("weights", weights, x.shape[:-1])
     if mask is not None:
-        check_positions("mask", mask, x)
+        check_positions("mask", mask, x.shape[:-1])
         kept = mask.to(x.dtype)
         w = kept if weights is None else torch.where(mask, weights.to(x.dtype), 0)
         x = torch.where(mask.unsqueeze(-1), x, 0)
@@ -32,6 +32,14 @@ def keep_positions(
     return x, torch.where(nothing, 0, w / torch.where(nothing, 1, total))
 
 
+def mean(
+    x: Tensor,  # (..., n, c)
+    w: Tensor | None,  # (..., n), sums to one
+) -> Tensor:  # (..., c)
+    """The weighted mean over positions."""
+    return x.mean(-2) if w is None else (w.unsqueeze(-1) * x).sum(-2)
+
+
 def center(
     x: Tensor,  # (..., n, c)
     w: Tensor | None,  # (..., n), sums to one
@@ -40,5 +48,4 @@ def center(
     """x minus its weighted mean over positions (or x itself)."""
     if not centered:
         return x
-    mean = x.mean(-2, keepdim=True) if w is None else w.unsqueeze(-2) @ x
-    return x - mean
+    return x - mean(x, w).unsqueeze(-2)

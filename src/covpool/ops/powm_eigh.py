@@ -9,7 +9,7 @@ from covpool._check import check_choice, check_square
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import full_precision
 from covpool.ops._spectral import Kind, SpectralFunction, eps_of
-from covpool.ops.symmetric import frobenius_norm, symmetrize
+from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Threshold = Literal["rank", "paper"]
 Normalization = Literal["spectral", "frobenius"]
@@ -62,7 +62,7 @@ def powm_eigh(
         return z
     if normalization == "spectral":
         top = u[..., -1:]
-        norm = top.mT @ z @ top  # l_1^alpha; its derivative is that of the largest eigenvalue
+        norm = inner(z, top * top.mT)  # l_1^alpha; its derivative is that of the largest eigenvalue
     else:
         norm = frobenius_norm(z)
     return z / torch.where(norm == 0, 1, norm)

@@ -1,0 +1,102 @@
+"""What is measured, and against what: every operation with its yardstick and its float64 oracle."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from covpool import ops
+from covpool.ops import reference
+
+Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ways of computing one thing from features. The first is the yardstick of the ratio.
+
+    Attributes:
+        ways: name -> function of features.
+        oracle: the same in float64 by an independent route.
+    """
+
+    ways: dict[str, Function]
+    oracle: Function
+
+
+def _explicit_covariance(x: Tensor) -> Tensor:
+    """X^T J X with the n x n centring matrix J, as the paper prints it."""
+    n = x.shape[-2]
+    j = torch.eye(n, dtype=x.dtype, device=x.device) / n - 1 / n**2
+    return x.mT @ j @ x
+
+
+def _autograd_power(x: Tensor, alpha: float) -> Tensor:
+    """Sigma^alpha through torch.linalg.eigh and its own derivative; null eigenvalues are cut off."""
+    eigenvalues, u = torch.linalg.eigh(_explicit_covariance(x))
+    threshold = eigenvalues[..., -1:] * (x.shape[-1] * torch.finfo(x.dtype).eps)
+    null = eigenvalues <= threshold
+    powers = torch.where(null, 0, torch.where(null, 1, eigenvalues) ** alpha)
+    return (u * powers.unsqueeze(-2)) @ u.mT
+
+
+def _autograd_gaussian(x: Tensor) -> Tensor:
+    """(Y + eps I)^(1/2) of G2DeNet through torch.linalg.eigh."""
+    ones = torch.ones_like(x[..., :1])
+    y = torch.cat((x, ones), -1)
+    y = y.mT @ y / x.shape[-2]
+    eigenvalues, u = torch.linalg.eigh(y + 1e-3 * torch.eye(y.shape[-1], dtype=x.dtype, device=x.device))
+    return (u * eigenvalues.clamp(min=0).sqrt().unsqueeze(-2)) @ u.mT
+
+
+def _isqrt_autograd(x: Tensor) -> Tensor:
+    return reference.isqrt_iterated(ops.covariance(x), 5)
+
+
+def isqrt(compiled: bool = True) -> Comparison:
+    """iSQRT-COV from features to the vector, N = 5: the paper's equations, plain autograd, and ours."""
+
+    def vector(function: Function) -> Function:
+        return lambda x: ops.vech(function(x))
+
+    ways: dict[str, Function] = {
+        "literal": vector(reference.isqrt_literal),
+        "autograd": vector(_isqrt_autograd),
+        "covpool": vector(ops.isqrt_covariance),
+        "covpool primal": vector(lambda x: ops.isqrt_covariance(x, form="primal")),
+        "covpool dual": vector(lambda x: ops.isqrt_covariance(x, form="dual")),
+        "covpool spectral": vector(lambda x: ops.isqrt_covariance(x, form="spectral")),
+    }
+    if compiled:
+        ways["autograd, compiled"] = torch.compile(vector(_isqrt_autograd))
+    return Comparison(ways, vector(_isqrt_autograd))
+
+
+def operations() -> dict[str, Comparison]:
+    """Every operation of covpool.ops, each against the obvious way of writing it."""
+    return {
+        "covariance": Comparison({"explicit J": _explicit_covariance, "covpool": ops.covariance}, _explicit_covariance),
+        "sqrtm_newton_schulz": Comparison(
+            {
+                "autograd": lambda x: reference.isqrt_iterated(_explicit_covariance(x), 5),
+                "covpool": lambda x: ops.sqrtm_newton_schulz(ops.covariance(x)),
+            },
+            lambda x: reference.isqrt_iterated(_explicit_covariance(x), 5),
+        ),
+        "powm_eigh": Comparison(
+            {
+                "autograd eigh": lambda x: _autograd_power(x, 0.5),
+                "covpool": lambda x: ops.powm_eigh(ops.covariance(x), 0.5),
+            },
+            lambda x: _autograd_power(x, 0.5),
+        ),
+        "gaussian_embedding": Comparison(
+            {
+                "autograd eigh": _autograd_gaussian,
+                "covpool": ops.gaussian_embedding,
+                "covpool newton_schulz": lambda x: ops.gaussian_embedding(x, solver="newton_schulz", iterations=20),
+            },
+            _autograd_gaussian,
+        ),
+    }

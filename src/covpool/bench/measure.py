@@ -1,0 +1,111 @@
+"""Time, memory and kernel launches of a callable."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds per call: the median and the 20th and 80th percentiles."""
+
+    median: float
+    p20: float
+    p80: float
+
+    @staticmethod
+    def of(milliseconds: Sequence[float]) -> "Timing":
+        ordered = sorted(milliseconds)
+        last = len(ordered) - 1
+        return Timing(statistics.median(ordered), ordered[round(0.2 * last)], ordered[round(0.8 * last)])
+
+
+def time_in_turns(calls: dict[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
+    """Wall time of each call, all of them in turn again and again, so that a slow spell of the machine hits all alike.
+
+    Args:
+        calls: what to time, by name.
+        device: where they run; an accelerator is waited for around every call.
+        seconds: about how long to measure in all.
+    """
+    for call in calls.values():
+        for _ in range(2):
+            call()
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds or len(next(iter(spent.values()))) < 5:
+        for name, call in calls.items():
+            synchronize(device)
+            begin = time.perf_counter()
+            call()
+            synchronize(device)
+            spent[name].append((time.perf_counter() - begin) * 1e3)
+    return {name: Timing.of(values) for name, values in spent.items()}
+
+
+def time_graph(calls: Sequence[Call], repeats: int = 50) -> Timing | None:
+    """Device time per call under CUDA-graph replay: no launch gaps. None if the call cannot be captured.
+
+    Args:
+        calls: the same work on different inputs, so that a replay does not find its inputs in the cache.
+        repeats: replays measured.
+    """
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for call in calls:
+                call()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+    for _ in range(5):
+        graph.replay()
+    spent = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        spent.append(begin.elapsed_time(end) / len(calls))
+    return Timing.of(spent)
+
+
+def peak_memory(call: Call, device: torch.device) -> float | None:
+    """MiB allocated at the peak of a call beyond what was allocated before it; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def count_launches(call: Call, device: torch.device) -> int | None:
+    """Kernels launched by a call; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        torch.cuda.synchronize()
+    return sum(event.device_type.name == "CUDA" for event in profile.events())
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,59 @@
+"""`covpool doctor`: is this set-up sound?"""
+
+import importlib.metadata
+import platform
+import shutil
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import covpool
+
+OPTIONAL = {
+    "timm": "backbones (models)",
+    "torchvision": "backbones, transforms (models)",
+    "safetensors": "checkpoints (models)",
+    "matplotlib": "plots (plots)",
+    "scikit-learn": "demo pictures (plots)",
+    "onnx": "export (export)",
+    "onnxruntime": "export (export)",
+    "onnxscript": "export (export)",
+}
+
+
+def doctor() -> None:
+    """What is installed, which device will be used, and whether pooling works here."""
+    table = Table(show_header=False)
+    table.add_row("covpool", covpool.__version__)
+    table.add_row("python", platform.python_version())
+    table.add_row("torch", torch.__version__)
+    table.add_row("device", _device())
+    table.add_row(
+        "C++ compiler (torch.compile on a CPU)", shutil.which("g++") or shutil.which("clang++") or "[red]none[/]"
+    )
+    for name, purpose in OPTIONAL.items():
+        table.add_row(f"{name}: {purpose}", _version(name))
+    table.add_row("iSQRT-COV against float64", _self_test())
+    Console().print(table)
+
+
+def _device() -> str:
+    if not torch.cuda.is_available():
+        return f"CPU, {torch.get_num_threads()} threads"
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "[yellow]not installed[/]"
+
+
+def _self_test() -> str:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x = torch.randn(2, 49, 64, generator=torch.Generator().manual_seed(0)).to(device)
+    oracle = covpool.ops.reference.isqrt_literal(x.double())
+    error = float((covpool.ops.isqrt_covariance(x) - oracle).norm() / oracle.norm())
+    return f"relative error {error:.1e}" + ("" if error < 1e-5 else " [red]too large[/]")

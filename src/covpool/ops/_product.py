@@ -1,0 +1,52 @@
+"""A matrix product that autocast does not reach, in its derivatives either."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool.ops._autograd import Differentiable
+from covpool.ops._precision import outside_autocast
+
+
+class _Product(Differentiable):
+    """x y. A backward pass run inside autocast would lower torch's own product, whatever the forward pass did."""
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return x @ y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, y = ctx.saved_tensors
+        with outside_autocast(g):
+            dx = product(g, y.mT) if ctx.needs_input_grad[0] else None
+            dy = product(x.mT, g) if ctx.needs_input_grad[1] else None
+        return dx, dy
+
+
+class _ProductJvp(_Product):
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dy: Tensor | None) -> Tensor | None:
+        x, y = ctx.saved_tensors
+        terms = ([] if dx is None else [product(dx, y)]) + ([] if dy is None else [product(x, dy)])
+        return sum(terms[1:], terms[0])
+
+
+_Product.with_jvp = _ProductJvp
+
+
+def product(
+    x: Tensor,  # (..., m, k)
+    y: Tensor,  # (..., k, n)
+) -> Tensor:  # (..., m, n)
+    """x y of matrices with the same leading dimensions."""
+    if torch.compiler.is_exporting():
+        return x @ y
+    z: Tensor = _Product.call(x, y)
+    return z
