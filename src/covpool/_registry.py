@@ -96,6 +96,15 @@ def pool_info(name: str) -> PoolInfo:
     return _find(name)[1]
 
 
+def pool_name(pool: Pool) -> str | None:
+    """The name under which the method of a pool is registered; None for one that is not.
+
+    >>> pool_name(create_pool("isqrt", 16))
+    'isqrt'
+    """
+    return next((name for name, (cls, _) in _POOLS.items() if type(pool) is cls), None)
+
+
 def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -> Pool:
     """Build a pool by name.
 

@@ -11,30 +11,33 @@ def of_power(
     eigenvalues: Tensor,  # (..., c), non-negative
     alpha: Tensor,  # ()
 ) -> Tensor:  # (..., c, c)
-    """Of l^alpha, as h^(alpha - 1) expm1(alpha log1p(r)) / r with h the larger value and r = (smaller - larger) / h.
+    """Of l^alpha, as h^(alpha - 1) expm1(alpha q) / r with h the larger value, r = smaller / h - 1, q = log(1 + r).
 
     A pair (l, 0) gives l^(alpha - 1); a pair (0, 0), with an infinite slope for alpha < 1, gives 0 (1 if alpha = 1).
     """
-    high, r = _high_and_ratio(eigenvalues)
+    high, r, q = _ratios(eigenvalues)
     null = high == 0
     high = torch.where(null, 1, high)
-    quotient = torch.where(r == 0, alpha, torch.expm1(alpha * torch.log1p(r)) / torch.where(r == 0, 1, r))
+    quotient = torch.where(r == 0, alpha, torch.expm1(alpha * q) / torch.where(r == 0, 1, r))
     return torch.where(null, (alpha == 1).to(high.dtype), high ** (alpha - 1) * quotient)
 
 
 def of_log(
     eigenvalues: Tensor,  # (..., c), positive
 ) -> Tensor:  # (..., c, c)
-    """Of log(l), as log1p(r) / (r h)."""
-    high, r = _high_and_ratio(eigenvalues)
-    return torch.where(r == 0, 1, torch.log1p(r) / torch.where(r == 0, 1, r)) / high
+    """Of log(l), as q / (r h)."""
+    high, r, q = _ratios(eigenvalues)
+    return torch.where(r == 0, 1, q / torch.where(r == 0, 1, r)) / high
 
 
-def _high_and_ratio(eigenvalues: Tensor) -> tuple[Tensor, Tensor]:
-    """The larger value h of each pair, and (smaller - larger) / h, which is exact where the two are close."""
+def _ratios(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The larger value h of each pair, r = (smaller - h) / h, exact where the two are close, and log(smaller / h)."""
     left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
     high, low = torch.maximum(left, right), torch.minimum(left, right)
-    return high, (low - high) / torch.where(high == 0, 1, high)
+    high_or_one = torch.where(high == 0, 1, high)
+    r = (low - high) / high_or_one
+    far = r < -0.5  # there 1 + r has lost digits of smaller / h, and the logarithms differ enough to be subtracted
+    return high, r, torch.where(far, low.log() - high_or_one.log(), torch.log1p(r))
 
 
 def of_newton_schulz_factor(

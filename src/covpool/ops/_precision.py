@@ -14,8 +14,7 @@ R = TypeVar("R")
 
 def at_least_float32(x: Tensor) -> Tensor:
     """Half precision becomes float32; float32 and float64 stay as they are."""
-    # float32 is converted too, to itself: an exported graph then holds the cast and stays right inside autocast.
-    return x.float() if x.is_floating_point() and x.dtype != torch.float64 else x
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:

@@ -51,13 +51,17 @@ def gaussian_embedding(
     [[2.0, 1.0], [1.0, 1.0]]
     """
     check_features(x)
+    check_options(kind, eps, solver)
+    empty = _nothing_kept(x, mask, weights)
+    z = _embed(x, kind, eps, solver, iterations, mask, weights)
+    return z if empty is None else torch.where(empty, 0, z)
+
+
+def check_options(kind: Kind, eps: float, solver: Solver) -> None:
     check_choice("kind", kind, KINDS)
     check_choice("solver", solver, ("eigh", "newton_schulz"))
     if eps < 0:
         raise ValueError(f"`eps` must not be negative; got {eps}")
-    empty = _nothing_kept(x, mask, weights)
-    z = _embed(x, kind, eps, solver, iterations, mask, weights)
-    return z if empty is None else torch.where(empty, 0, z)
 
 
 def _embed(

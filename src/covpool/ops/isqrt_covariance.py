@@ -91,18 +91,20 @@ def _polynomial_adjoint(k: Tensor, s: Tensor, form: Polynomial, iterations: int)
     return 2 * (p @ ks + l @ k), inner(r, p)
 
 
-def _spectral(k: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Y, and the eigenvalues and eigenvectors of the smaller Gram matrix."""
-    form = smaller(*k.shape[-2:])
-    eigenvalues, u = eigh(_gram(k, form))
-    eigenvalues = torch.where(eigenvalues < 0, 0, eigenvalues)
+def _decompose(k: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of the smaller Gram matrix."""
+    eigenvalues, u = eigh(_gram(k, smaller(*k.shape[-2:])))
+    return torch.where(eigenvalues < 0, 0, eigenvalues), u
+
+
+def _spectral(k: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int) -> Tensor:
     p = eigenvalues.new_ones(())
     for _ in range(iterations):
         p = p * (3 - eigenvalues * p * p) / 2
-    if form == "primal":
-        return compose(u, eigenvalues * p), eigenvalues, u
+    if smaller(*k.shape[-2:]) == "primal":
+        return compose(u, eigenvalues * p)
     w = u.mT @ k
-    return w.mT @ (p.unsqueeze(-1) * w), eigenvalues, u
+    return w.mT @ (p.unsqueeze(-1) * w)
 
 
 def _spectral_adjoint(k: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
@@ -211,26 +213,27 @@ _Polynomial.with_jvp = _PolynomialJvp
 
 
 class _Spectral(Differentiable):
-    """Spectral form. The decomposition is kept; a derivative of the derivative goes through the polynomial instead."""
+    """Spectral form, given K, t and the decomposition, which is kept.
+
+    A derivative of the derivative goes through the polynomial instead.
+    """
 
     @staticmethod
     def forward(
-        x: Tensor, w: Tensor | None, iterations: int, prenorm: Prenorm, postcomp: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        k, t = _normalized(_scaled(x, w), prenorm)
-        y, eigenvalues, u = _spectral(k, iterations)
-        return (y * t.sqrt() if postcomp else y), eigenvalues, u
+        x: Tensor, w: Tensor | None, k: Tensor, t: Tensor, eigenvalues: Tensor, u: Tensor, *options: Any
+    ) -> Tensor:
+        iterations, _, postcomp = options
+        y = _spectral(k, eigenvalues, u, iterations)
+        return y * t.sqrt() if postcomp else y
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, w, *ctx.options = inputs
-        _, eigenvalues, u = output
-        ctx.mark_non_differentiable(eigenvalues, u)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, _, _, eigenvalues, u, *ctx.options = inputs
         ctx.save_for_backward(x, w, eigenvalues, u)
-        ctx.save_for_forward(x, w)
+        ctx.save_for_forward(x, w, eigenvalues, u)  # torch's vmap rule expects the same tensors in both
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor, *_: Any) -> Any:
+    def backward(ctx: Any, g: Tensor) -> Any:
         _constant_weights(ctx.needs_input_grad[1])
         x, w, eigenvalues, u = ctx.saved_tensors
         iterations, prenorm, postcomp = ctx.options
@@ -241,15 +244,15 @@ class _Spectral(Differentiable):
                 k, t = _normalized(_scaled(x, w), prenorm)
                 gradient = _spectral_adjoint(k, symmetrize(g), eigenvalues, u, iterations)
                 dx = _scaled_adjoint(_through_norm(gradient, k, t, prenorm, postcomp), w)
-        return dx, None, None, None, None
+        return dx, *[None] * 8
 
 
 class _SpectralJvp(_Spectral):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> tuple[Tensor, None, None]:
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
         _constant_weights(dw is not None)
-        x, w = ctx.saved_tensors
-        return _tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options), None, None
+        x, w, _, _ = ctx.saved_tensors
+        return _tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options)
 
 
 _Spectral.with_jvp = _SpectralJvp
@@ -303,7 +306,8 @@ def isqrt_covariance(
     x = x.reshape(-1, n, c)
     w = None if w is None else w.reshape(-1, n)
     if chosen == "spectral":
-        z, _, _ = _Spectral.call(x, w, iterations, prenorm, postcomp)
+        k, t = _normalized(_scaled(x.detach(), None if w is None else w.detach()), prenorm)
+        z = _Spectral.call(x, w, k, t, *_decompose(k), iterations, prenorm, postcomp)
     else:
         z = _Polynomial.call(x, w, chosen, iterations, prenorm, postcomp)
     return z.reshape(shape)

@@ -48,10 +48,7 @@ def powm_eigh(
     [2.0, 3.0, 0.0]
     """
     check_square("a", a)
-    check_choice("normalization", normalization, (None, "spectral", "frobenius"))
-    check_choice("null_gradient", null_gradient, ("exact", "released"))
-    if isinstance(eps, str):
-        check_choice("eps", eps, ("rank", "paper"))
+    check_options(eps, normalization, null_gradient)
     power = _check_alpha(alpha, a)
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())
@@ -66,6 +63,13 @@ def powm_eigh(
     else:
         norm = frobenius_norm(z)
     return z / torch.where(norm == 0, 1, norm)
+
+
+def check_options(eps: Threshold | float, normalization: Normalization | None, null_gradient: NullGradient) -> None:
+    if isinstance(eps, str):
+        check_choice("eps", eps, ("rank", "paper"))
+    check_choice("normalization", normalization, (None, "spectral", "frobenius"))
+    check_choice("null_gradient", null_gradient, ("exact", "released"))
 
 
 def _check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:

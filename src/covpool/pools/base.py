@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_floating, check_positive_int
+from covpool._check import check_choice, check_floating, check_positions, check_positive_int
 from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.pools.normalize import Normalize, make_normalization
-from covpool.pools.reduction import Reduction
+from covpool.pools.reduction import Activation, Reduction
 
 Layout = Literal["auto", "channels_first", "channels_last", "tokens"]
 LAYOUTS: tuple[Layout, ...] = ("auto", "channels_first", "channels_last", "tokens")
@@ -27,6 +27,7 @@ class Pool(nn.Module):
         layout: "auto" takes 4-D and 5-D inputs as maps with channels second and 3-D ones as tokens (b, n, c);
             "channels_first" (b, c, ...), "channels_last" (b, ..., c) and "tokens" (b, n, c) say it outright.
         reduce_to: channels after a 1x1 convolution, batch norm and ReLU before pooling; several for a chain of them.
+        reduce_activation: "relu6" takes the place of that ReLU, as in GCP_Optimization's MobileNetV2.
         normalize: after pooling: "epn" (element-wise signed square root and l2), "l2", "bn" (batch norm over the
             vector), or a chain of them.
         project_to: length after a grouped linear map at the end.
@@ -42,6 +43,7 @@ class Pool(nn.Module):
         *,
         layout: Layout = "auto",
         reduce_to: int | Sequence[int] | None = None,
+        reduce_activation: Activation = "relu",
         normalize: Normalize | Sequence[Normalize] | None = None,
         project_to: int | None = None,
         groups: int = 1,
@@ -53,7 +55,7 @@ class Pool(nn.Module):
             check_positive_int("in_features", channels)
         self.in_features = in_features
         self.layout = layout
-        self.reduce = nn.ModuleList(Reduction(channels, reduce_to) for channels in inputs)
+        self.reduce = nn.ModuleList(Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs)
         self._inputs = inputs
         pooled = pooled_size(*(reduction.out_features for reduction in self.reduce))
         self.normalize = make_normalization(normalize, pooled)
@@ -130,8 +132,7 @@ def _flat(name: str, value: Tensor | None, positions: tuple[int, ...]) -> Tensor
     if value is None:
         return None
     flat = (positions[0], math.prod(positions[1:]))
-    if tuple(value.shape) not in (positions, flat):
-        raise ValueError(f"`{name}` must have shape {positions} or {flat}; got {tuple(value.shape)}")
+    check_positions(name, value, *dict.fromkeys((positions, flat)))
     return value.reshape(flat)
 
 

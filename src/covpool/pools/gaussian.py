@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
+from covpool._check import check_positive_int
 from covpool._registry import register
 from covpool.ops import gaussian_embedding, vech
-from covpool.ops.gaussian_embedding import KINDS, Kind, Solver
+from covpool.ops.gaussian_embedding import Kind, Solver, check_options
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
 
@@ -42,8 +42,8 @@ class GaussianPool(Pool):
         iterations: int = 5,
         **common: Any,
     ) -> None:
-        check_choice("kind", kind, KINDS)
-        check_choice("solver", solver, ("eigh", "newton_schulz"))
+        check_options(kind, eps, solver)
+        check_positive_int("iterations", iterations)
         constant_corner = kind in ("nakayama", "cholesky")
         super().__init__(in_features, lambda c: triangle(c + 1) - constant_corner, **common)
         self.options: dict[str, Any] = {"kind": kind, "eps": eps, "solver": solver, "iterations": iterations}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from covpool._registry import register
 from covpool.ops import covariance, powm_eigh, vech
-from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold
+from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
 
@@ -43,6 +43,7 @@ class MatrixPowerPool(Pool):
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
+        check_options(eps, normalization, null_gradient)
         if not 0 < alpha <= 2:
             raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
         self.alpha = nn.Parameter(torch.tensor(float(alpha))) if learn_alpha else float(alpha)

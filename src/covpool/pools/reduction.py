@@ -1,26 +1,35 @@
 """The dimension reduction before pooling: 1x1 convolution, batch norm and ReLU, once or in a chain."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool.ops._precision import at_least_float32
+from covpool._check import check_choice, check_positive_int
+from covpool.ops._precision import at_least_float32, in_autocast
+
+Activation = Literal["relu", "relu6"]
 
 
 class Reduction(nn.Module):
     """A chain of Conv1x1-BN-ReLU blocks on maps (b, c, h, w); without any it passes them through.
 
-    With a mask, the batch statistics in training count the kept positions only.
+    With a mask, the batch statistics in training count the kept positions only, and what stands elsewhere has no
+    influence, on the gradients of the weights neither. Half-precision features meet float32 weights in float32.
 
     Args:
         in_features: channels that come in.
         reduce_to: channels after each block.
+        activation: "relu6" for networks trained with it elsewhere.
     """
 
-    def __init__(self, in_features: int, reduce_to: int | Sequence[int] | None) -> None:
+    def __init__(
+        self, in_features: int, reduce_to: int | Sequence[int] | None, *, activation: Activation = "relu"
+    ) -> None:
         super().__init__()
+        check_choice("reduce_activation", activation, ("relu", "relu6"))
+        self.activation = activation
         widths = () if reduce_to is None else (reduce_to,) if isinstance(reduce_to, int) else tuple(reduce_to)
         self.convolutions, self.norms = nn.ModuleList(), nn.ModuleList()
         for width in widths:
@@ -37,11 +46,27 @@ class Reduction(nn.Module):
         x: Tensor,  # (b, c, h, w)
         mask: Tensor | None = None,  # (b, h w)
     ) -> Tensor:  # (b, d, h, w)
+        if mask is not None and self.convolutions:
+            x = torch.where(_as_map(mask, x), x, 0)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = convolution(x)
+            x = convolution(_in_dtype_of(convolution, x))
             x = _masked_batch_norm(x, mask, norm) if mask is not None and norm.training else norm(x)
-            x = x.relu()
+            x = x.relu() if self.activation == "relu" else nn.functional.relu6(x)
         return x
+
+
+def _as_map(
+    mask: Tensor,  # (b, h w)
+    x: Tensor,  # (b, c, h, w)
+) -> Tensor:  # (b, 1, h, w)
+    return mask.reshape(x.shape[0], 1, *x.shape[2:])
+
+
+def _in_dtype_of(convolution: nn.Module, x: Tensor) -> Tensor:
+    """Half-precision x in float32 where the weights are; autocast converts both by itself."""
+    assert isinstance(convolution, nn.Conv2d)
+    half_weights = convolution.weight.dtype in (torch.float16, torch.bfloat16)
+    return x if half_weights or in_autocast(x) else at_least_float32(x)
 
 
 def _masked_batch_norm(
@@ -53,7 +78,7 @@ def _masked_batch_norm(
     assert isinstance(norm, nn.BatchNorm2d)
     dtype = x.dtype
     x = at_least_float32(x)
-    keep = mask.reshape(x.shape[0], 1, *x.shape[2:])
+    keep = _as_map(mask, x)
     kept = torch.where(keep, x, 0)
     count = keep.sum().clamp(min=1)
     mean = (kept.sum((0, 2, 3)) / count)[:, None, None]

@@ -1,0 +1,113 @@
+"""What a file of the package may import and use, by its place in the layers of the design; read off its syntax tree."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "covpool"
+
+# Each imports only what stands before it; "covpool" is the package with its public names.
+ORDER = (
+    *("_check", "_registry", "_files", "kernels", "ops", "pools", "blocks", "models", "diagnostics", "io", "data"),
+    *("covpool", "train", "bench", "demo", "cli"),
+)
+CORE = ("_check", "_registry", "kernels", "ops", "pools")
+WITH_MODULES = ("pools", "blocks", "models")
+WITH_OUTSIDE_WORLD = ("_files", "io", "data", "train", "bench", "demo", "cli")
+OUTSIDE_WORLD = ("print", "input", "open", "io.open", "os.environ", "os.getenv", "sys.stdout", "sys.stderr")
+FILE_METHODS = (".read_text", ".write_text", ".read_bytes", ".write_bytes", "torch.save", "torch.load")
+CUSTOM_OPERATIONS = ("torch.library", "torch.utils.cpp_extension", "torch.ops.load_library")
+
+
+def layer(path: Path) -> str:
+    """The part of the package a file belongs to."""
+    first = path.relative_to(SOURCE).parts[0]
+    return "covpool" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def breaches(path: Path, text: str) -> list[str]:
+    """What a file in this place must not do, and does."""
+    tree, where = ast.parse(text), layer(path)
+    package = ".".join(("covpool", *path.relative_to(SOURCE).parts[:-1]))
+    found = [f"imports {name}" for name in _imports(tree, package) if not _may_import(where, name)]
+    for name in sorted(set(_names(tree))):
+        if (
+            (where != "kernels" and name.startswith(CUSTOM_OPERATIONS))
+            or (where != "ops" and name.endswith("autograd.Function"))
+            or (where not in WITH_OUTSIDE_WORLD and (name in OUTSIDE_WORLD or name.endswith(FILE_METHODS)))
+        ):
+            found.append(f"uses {name}")
+    if where not in WITH_MODULES:
+        found += [f"defines the nn.Module {name}" for name in _modules(tree)]
+    return found
+
+
+def _may_import(where: str, name: str) -> bool:
+    top, _, rest = name.partition(".")
+    if top == "covpool":
+        part = rest.split(".")[0]
+        reached = part if part in ORDER else "covpool"
+        return where in ("covpool", reached) or ORDER.index(reached) < ORDER.index(where)
+    if top in ("triton", "ctypes"):
+        return where == "kernels"
+    return where not in CORE or top == "torch" or top in sys.stdlib_module_names
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING:`, which is never executed."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            continue
+        yield child
+        yield from _nodes(child)
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every module or name that a file of `package` imports, in full."""
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            start = ".".join(parents[: len(parents) - node.level + 1]) if node.level else None
+            module = ".".join(filter(None, (start, node.module)))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "require", "__import__")):
+            yield from (str(a.value) for a in node.args[:1] if isinstance(a, ast.Constant))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    """Every name and attribute used, as `_in_full` writes it."""
+    aliases = _aliases(tree)
+    for node in _nodes(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield _in_full(node, aliases)
+
+
+def _modules(tree: ast.AST) -> Iterator[str]:
+    """The classes that derive from a class of torch.nn or from Pool."""
+    aliases = _aliases(tree)
+    for node in _nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            bases = [_in_full(base, aliases) for base in node.bases]
+            if any(base.startswith("torch.nn.") or base.split(".")[-1] in ("Module", "Pool") for base in bases):
+                yield node.name
+
+
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """The names that imports gave, with what they stand for."""
+    found: dict[str, str] = {}
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _in_full(node: ast.expr, aliases: dict[str, str]) -> str:
+    """A dotted name with its first part replaced by what an import made it stand for."""
+    head, dot, rest = ast.unparse(node).partition(".")
+    return aliases.get(head, head) + dot + rest

@@ -1,0 +1,70 @@
+"""covpool.ops._autograd: the Function that compiles and the one that has a forward derivative."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool.ops._autograd import Differentiable
+from ops.oracles import randn
+
+called: list[str] = []
+
+
+class Cube(Differentiable):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * g
+
+
+class CubeJvp(Cube):
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        called.append("jvp")
+        return 3 * x * x * dx
+
+
+Cube.with_jvp = CubeJvp
+
+
+def test_gradient_and_second_gradient() -> None:
+    x = randn(4).requires_grad_()
+    assert torch.autograd.gradcheck(Cube.call, x)
+    assert torch.autograd.gradgradcheck(Cube.call, x)
+
+
+def test_forward_derivative_comes_from_the_subclass() -> None:
+    called.clear()
+    x, dx = randn(4), randn(4, seed=1)
+    _, dz = torch.func.jvp(Cube.call, (x,), (dx,))
+    torch.testing.assert_close(dz, 3 * x * x * dx)
+    assert called == ["jvp"]
+
+
+def test_vmap_needs_no_rule_of_ones_own() -> None:
+    x = randn(3, 4)
+    torch.testing.assert_close(torch.vmap(torch.func.grad(lambda row: Cube.call(row).sum()))(x), 3 * x * x)
+
+
+def test_hessian() -> None:
+    x = randn(4)
+    torch.testing.assert_close(torch.func.hessian(lambda x: Cube.call(x).sum())(x), torch.diag(6 * x))
+
+
+def test_compiles_because_the_plain_class_is_taken() -> None:
+    torch.compiler.reset()
+    x = randn(4).requires_grad_()
+    z = torch.compile(Cube.call, fullgraph=True, backend="aot_eager")(x)
+    (dx,) = torch.autograd.grad(z.sum(), x)
+    torch.testing.assert_close(dx, 3 * x.detach() ** 2)

@@ -1,0 +1,122 @@
+"""covpool.ops._spectral: functions of a matrix through a given decomposition."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from cases import hard_matrices, spd
+from covpool.ops import reference
+from covpool.ops._spectral import Kind, SpectralFunction, compose, eps_of, rotate
+from covpool.ops.symmetric import symmetrize
+from ops.oracles import assert_gradient, finite_difference, randn, refuses, relative_error
+
+ALPHA = torch.tensor(0.7, dtype=torch.float64)
+
+
+def apply(a: Tensor, kind: Kind, alpha: Tensor = ALPHA) -> Tensor:
+    eigenvalues, u = torch.linalg.eigh(symmetrize(a.detach()))
+    z: Tensor = SpectralFunction.call(symmetrize(a), None if kind == "log" else alpha, eigenvalues, u, kind)
+    return z
+
+
+def test_compose_and_rotate() -> None:
+    a = hard_matrices()["distinct"]
+    eigenvalues, u = torch.linalg.eigh(a)
+    torch.testing.assert_close(compose(u, eigenvalues), a)
+    torch.testing.assert_close(rotate(u, a), torch.diag(eigenvalues))
+    h = randn(6, 6)
+    torch.testing.assert_close(rotate(u, h), u.T @ ((h + h.T) / 2) @ u)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_eps_of_is_the_spacing_of_numbers(dtype: type) -> None:
+    values = np.array([1e-30, 0.7, 1.0, 1.5, 2.0, 1e8, -3.0], dtype=dtype)
+    np.testing.assert_array_equal(eps_of(torch.from_numpy(values)), np.spacing(np.abs(values)))
+
+
+def test_eps_of_is_matlabs_in_single() -> None:
+    """eps(l) = 2^(floor(log2 l) - 23) (A2)."""
+    value = torch.tensor(10.0)
+    assert float(eps_of(value)) == 2.0 ** (3 - 23)
+
+
+@pytest.mark.parametrize("name", hard_matrices())
+@pytest.mark.parametrize("kind", ["power", "log"])
+def test_value_and_gradient_on_hard_spectra(name: str, kind: Kind) -> None:
+    a = hard_matrices()[name]
+    f = np.log if kind == "log" else (lambda value: value**0.7)
+    assert relative_error(apply(a, kind), reference.spectral(a, f)) <= 1e-12
+    smallest = float(torch.linalg.eigvalsh(a)[0])
+    if smallest > 1e-3:  # else a finite difference is no oracle
+        assert_gradient(lambda a: apply(a, kind), a, tol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["power", "log"])
+def test_forward_derivative_is_its_own_adjoint(kind: Kind) -> None:
+    a, h = hard_matrices()["repeated"], symmetrize(randn(6, 6))
+    _, dz = torch.func.jvp(lambda a: apply(a, kind), (a,), (h,))
+    _, vjp = torch.func.vjp(lambda a: apply(a, kind), a)
+    torch.testing.assert_close(dz, vjp(h)[0])
+    assert relative_error(dz, finite_difference(lambda a: apply(a, kind), a, h)) <= 1e-7
+
+
+def test_derivative_in_alpha() -> None:
+    a = torch.diag(torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64))
+    assert_gradient(lambda alpha: apply(a, "power", alpha), ALPHA)
+    _, dz = torch.func.jvp(lambda alpha: apply(a, "power", alpha), (ALPHA,), (torch.ones_like(ALPHA),))
+    torch.testing.assert_close(dz.diagonal(), torch.tensor([0.0, 0.5**0.7 * np.log(0.5), 2**0.7 * np.log(2)]).double())
+
+
+def test_released_kind_drops_range_null_entries_only() -> None:
+    a = torch.diag(torch.tensor([0.0, 1.0, 4.0], dtype=torch.float64)).requires_grad_()
+    g = torch.ones(3, 3, dtype=torch.float64)
+    (exact,) = torch.autograd.grad(apply(a, "power"), a, g)
+    (released,) = torch.autograd.grad(apply(a, "power_released"), a, g)
+    expected = exact.clone()
+    expected[0] = expected[:, 0] = 0
+    torch.testing.assert_close(released, expected)
+    assert (exact[0, 1:] > 0.1).all()
+
+
+class TestSecondDerivativesAreRefused:
+    """They would be silently wrong: the eigenvectors are held fixed in the first."""
+
+    a = spd(3.0, 2.0, 1.0)
+
+    def loss(self, a: Tensor) -> Tensor:
+        return apply(a, "power").sum()
+
+    def test_reverse_over_reverse(self) -> None:
+        a = self.a.clone().requires_grad_()
+        (da,) = torch.autograd.grad(self.loss(a), a, create_graph=True)
+        with refuses(RuntimeError, "second derivatives", "sqrtm_newton_schulz"):
+            torch.autograd.grad(da.sum(), a)
+
+    def test_reverse_over_reverse_in_alpha(self) -> None:
+        alpha = ALPHA.clone().requires_grad_()
+        (dalpha,) = torch.autograd.grad(apply(self.a, "power", alpha).sum(), alpha, create_graph=True)
+        with refuses(RuntimeError, "second derivatives"):
+            torch.autograd.grad(dalpha, alpha)
+
+    def test_forward_over_reverse(self) -> None:
+        with refuses(RuntimeError, "second derivatives"):
+            torch.func.jvp(torch.func.grad(self.loss), (self.a,), (self.a,))
+
+    def test_reverse_over_forward(self) -> None:
+        with refuses(RuntimeError, "second derivatives"):
+            torch.func.grad(lambda a: torch.func.jvp(self.loss, (a,), (self.a,))[1])(self.a)
+
+    def test_forward_over_forward(self) -> None:
+        with refuses(RuntimeError, "second derivatives"):
+            torch.func.jvp(lambda a: torch.func.jvp(self.loss, (a,), (self.a,))[1], (self.a,), (self.a,))
+
+    def test_hessian(self) -> None:
+        with refuses(RuntimeError, "second derivatives"):
+            torch.func.hessian(self.loss)(self.a)
+
+    def test_first_derivative_with_create_graph_is_not(self) -> None:
+        a = self.a.clone().requires_grad_()
+        (kept,) = torch.autograd.grad(self.loss(a), a, create_graph=True)
+        (plain,) = torch.autograd.grad(self.loss(a), a)
+        assert torch.equal(kept, plain)

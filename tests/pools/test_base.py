@@ -1,0 +1,145 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+import covpool
+from cases import features
+from covpool import Pool, create_pool
+
+
+class Seen(Pool):
+    """Keeps what the base hands to the method."""
+
+    def __init__(self, in_features: int | tuple[int, ...], **common: object) -> None:
+        super().__init__(in_features, lambda *channels: sum(channels), **common)
+
+    def _pool(self, *x: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        self.x, self.mask, self.weights = x, mask, weights
+        return torch.cat([f.mean(1) for f in x], -1)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_maps_become_rows_of_positions_without_a_copy(memory_format: torch.memory_format) -> None:
+    x = torch.randn(2, 5, 3, 4).contiguous(memory_format=memory_format)
+    pool = Seen(5)
+    pool(x)
+    torch.testing.assert_close(pool.x[0], x.flatten(2).mT, rtol=0, atol=0)
+    assert pool.x[0].data_ptr() == x.data_ptr()
+
+
+def test_tokens_are_taken_without_a_copy() -> None:
+    x, pool = torch.randn(2, 7, 5), Seen(5)
+    pool(x)
+    assert pool.x[0].shape == (2, 7, 5) and pool.x[0].data_ptr() == x.data_ptr()
+
+
+def test_the_method_sees_flat_positions_and_at_least_float32() -> None:
+    pool, weights = Seen(5), torch.rand(2, 3, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        pool(torch.randn(2, 5, 3, 4).half(), mask=torch.ones(2, 12, dtype=torch.bool), weights=weights)
+    assert pool.x[0].dtype == torch.float32
+    assert pool.mask.shape == (2, 12)
+    torch.testing.assert_close(pool.weights, weights.flatten(1))
+
+
+def test_several_feature_tensors_each_have_their_own_reduction() -> None:
+    pool = Seen((5, 9), reduce_to=3)
+    z = pool(torch.randn(2, 5, 4, 4), torch.randn(2, 9, 4, 4))
+    assert z.shape == (2, pool.out_features) == (2, 6)
+    assert [r.convolutions[0].in_channels for r in pool.reduce] == [5, 9]
+
+
+def test_the_number_of_feature_tensors_is_checked() -> None:
+    with pytest.raises(ValueError, match=r"Seen takes 2 feature tensor\(s\); got 1"):
+        Seen((5, 9))(torch.randn(2, 5, 4, 4))
+    with pytest.raises(ValueError, match=r"tokens \(b, n, 9\); got \(2, 8, 4, 4\)"):
+        Seen((5, 9))(torch.randn(2, 5, 4, 4), torch.randn(2, 8, 4, 4))
+
+
+def test_one_group_is_a_linear_layer() -> None:
+    pool, x = create_pool("cov", 7, project_to=10).double(), features(3, 20, 7)
+    linear = nn.Linear(28, 10).double()
+    linear.load_state_dict({key: value.squeeze(-1) for key, value in pool.project.state_dict().items()})
+    torch.testing.assert_close(pool(x), linear(create_pool("cov", 7)(x)))
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_are_a_block_diagonal_linear_layer(groups: int) -> None:
+    pool, x = create_pool("cov", 7, project_to=12, groups=groups).double(), features(3, 20, 7)
+    block = torch.block_diag(*pool.project.weight.squeeze(-1).chunk(groups))  # (12, 28)
+    assert block.shape == (12, 28)
+    torch.testing.assert_close(pool(x), create_pool("cov", 7)(x) @ block.T + pool.project.bias)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_parameters_of_the_papers_compact_pool(groups: int) -> None:
+    with torch.device("meta"):
+        pool = create_pool("isqrt", 128, project_to=2048, groups=groups)
+    assert sum(p.numel() for p in pool.parameters()) == 8256 * 2048 // groups + 2048
+
+
+def test_normalisation_comes_before_projection() -> None:
+    pool, x = create_pool("cov", 4, normalize="l2", project_to=3).double(), features(3, 20, 4)
+    z = nn.functional.normalize(create_pool("cov", 4)(x))
+    torch.testing.assert_close(pool(x), pool.project(z.unsqueeze(-1)).squeeze(-1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_masked_reduction_compiles_without_a_graph_break(training: bool) -> None:
+    torch._dynamo.reset()
+    x, mask = torch.randn(3, 8, 4, 4), torch.rand(3, 4, 4) < 0.7
+    pool = create_pool("isqrt", 8, reduce_to=4, normalize="bn", project_to=6).train(training)
+    compiled = torch.compile(pool, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, mask=mask), pool(x, mask=mask))
+
+
+def test_repr_names_what_goes_in_and_out() -> None:
+    assert "in_features=8, out_features=36, layout='tokens'" in repr(create_pool("cov", 8, layout="tokens"))
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "message"),
+    [
+        ({"layout": "channel_first"}, ValueError, "`layout` must be one of.*did you mean 'channels_first'"),
+        ({"groups": 2}, ValueError, "`groups` = 2 needs `project_to`"),
+        ({"project_to": 9, "groups": 2}, ValueError, "`groups` = 2 must divide the pooled length 10 and"),
+        ({"project_to": 0}, ValueError, "`project_to` must be a positive integer; got 0"),
+        ({"project_to": 4, "groups": 0}, ValueError, "`groups` must be a positive integer; got 0"),
+    ],
+)
+def test_wrong_options_are_refused(option: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        create_pool("cov", 4, **option)
+
+
+@pytest.mark.parametrize(("in_features", "error"), [(0, ValueError), (2.0, TypeError), ((4, True), TypeError)])
+def test_in_features_must_be_positive_integers(in_features: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="`in_features` must be a positive integer"):
+        Seen(in_features)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [("tokens", (2, 4, 4, 5)), ("channels_first", (2, 4, 5)), ("channels_last", (2, 5, 4, 4)), ("auto", (5,))],
+)
+def test_a_layout_refuses_other_shapes(layout: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"AveragePool expects .*; got"):
+        covpool.pools.AveragePool(5, layout=layout)(torch.zeros(shape))
+
+
+def test_integers_and_arrays_are_refused() -> None:
+    pool = create_pool("avg", 5)
+    with pytest.raises(TypeError, match=r"`features` must be floating point; got torch.int64.*\.float\(\)"):
+        pool(torch.zeros(2, 5, 4, 4, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"`features` must be a torch.Tensor; got list"):
+        pool([[0.0]])
+
+
+def test_a_mask_that_is_no_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"`mask` must be a torch.Tensor; got list"):
+        create_pool("avg", 5)(torch.zeros(1, 5, 2, 1), mask=[[True, False]])
+
+
+def test_the_base_has_no_method_of_its_own() -> None:
+    with pytest.raises(NotImplementedError):
+        Pool(4, lambda c: c)(torch.zeros(1, 4, 2, 2))

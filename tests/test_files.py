@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from covpool._files import read_tensors
+
+
+def test_both_formats_are_read(tmp_path: Path) -> None:
+    state = {"a": torch.randn(3), "b": torch.arange(4)}
+    torch.save(state, tmp_path / "state.pth")
+    save_file(state, tmp_path / "state.safetensors")
+    for path in (tmp_path / "state.pth", str(tmp_path / "state.safetensors")):
+        read = read_tensors(path)
+        assert read.keys() == state.keys()
+        assert all(torch.equal(read[key], state[key]) for key in state)
+
+
+def test_what_is_no_state_dict_is_refused(tmp_path: Path) -> None:
+    torch.save([1, 2], tmp_path / "list.pth")
+    with pytest.raises(ValueError, match="must hold a state dict; got list"):
+        read_tensors(tmp_path / "list.pth")
+    with pytest.raises(FileNotFoundError, match="no weights file"):
+        read_tensors(tmp_path / "nowhere.pth")
