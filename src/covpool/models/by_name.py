@@ -1,0 +1,40 @@
+"""Classifiers of timm and torchvision by name."""
+
+from typing import Any
+
+from torch import nn
+
+from covpool._check import did_you_mean, require
+
+
+def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
+    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's.
+
+    Args:
+        name: of the model, in the words of its library.
+        pretrained: download its weights.
+        options: passed on to the library.
+
+    >>> type(classifier_by_name("torchvision/resnet18")).__name__
+    'ResNet'
+    """
+    library, _, short = name.rpartition("/")
+    if library == "torchvision":
+        return _torchvision(short, pretrained, options)
+    timm = require("timm", "models")
+    if not timm.is_model(name) and ":" not in name:  # "hf-hub:..." and the like are timm's own affair
+        hint = did_you_mean(name, timm.list_models())
+        raise ValueError(f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...'")
+    made: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+    return made
+
+
+def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    models = require("torchvision", "models").models
+    known = models.list_models(module=models)
+    if name not in known:
+        raise ValueError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
+    if name in ("googlenet", "inception_v3") and not pretrained:
+        options = {"init_weights": False, **options}  # its own initialisation takes minutes
+    made: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
+    return made

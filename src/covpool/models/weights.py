@@ -1,0 +1,49 @@
+"""Backbone weights from local files, of timm or torchvision. Nothing in a file is ever executed."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from covpool._files import read_tensors
+from covpool.models.backbone import Backbone
+
+# torchvision published its DenseNets when norm1 was still written norm.1
+OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
+
+
+def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
+    """Fill a backbone from a file of its whole classifier; the entries of the removed parts are left out.
+
+    Args:
+        backbone: changed in place.
+        path: .safetensors, or whatever torch.save wrote (.pth, .pt, .bin).
+    """
+    state = _unwrap(read_tensors(path))
+    state = {OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
+    gone = tuple(f"{name}." for name in backbone.removed)
+    wanted = backbone.body.state_dict()
+    state = {key: value for key, value in state.items() if key in wanted or not key.startswith(gone)}
+    missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
+    surplus = [key for key in state if key not in wanted]
+    misfits = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
+    if missing or surplus or misfits:
+        raise ValueError(
+            f"{path} does not fit {type(backbone.body).__name__}: missing {_some(missing)}; "
+            f"not known {_some(surplus)}; of another shape {_some(misfits)}"
+        )
+    backbone.body.load_state_dict(state, strict=False)
+
+
+def _unwrap(contents: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The state dict inside a training checkpoint, without the "module." of DataParallel."""
+    for key in ("state_dict", "model"):
+        if isinstance(contents.get(key), Mapping):
+            contents = contents[key]
+    return {key.removeprefix("module."): value for key, value in contents.items() if isinstance(value, Tensor)}
+
+
+def _some(keys: list[str]) -> str:
+    return f"{', '.join(keys[:3])}{f' and {len(keys) - 3} more' if len(keys) > 3 else ''}" or "none"

@@ -1,0 +1,61 @@
+import pytest
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from covpool.models.cut import cut_after_levels, cut_before_pool
+
+
+class Branching(nn.Module):
+    """A forward that depends on the image: it cannot be followed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) if x.sum() > 0 else x
+
+
+def test_the_cut_keeps_what_the_forward_does_between_its_children() -> None:
+    model = torchvision.models.densenet121().eval()
+    x = torch.randn(1, 3, 64, 64)
+    body = cut_before_pool(model, (3, 64, 64))
+    with torch.no_grad():
+        assert torch.equal(body(x), model.features(x).relu())
+        assert torch.equal(model.classifier(body(x).mean((2, 3))), model(x))
+
+
+def test_names_parameters_and_mode_are_those_of_the_model() -> None:
+    model = torchvision.models.resnet18().train()
+    body = cut_before_pool(model, (3, 64, 64))
+    state = model.state_dict(keep_vars=True)
+    assert set(state) - set(body.state_dict()) == {"fc.weight", "fc.bias"}
+    assert all(value is state[key] for key, value in body.state_dict(keep_vars=True).items())
+    assert body.training and all(m.training for m in body.modules())
+
+
+def test_adaptive_pooling_to_a_grid_counts_as_pooling() -> None:
+    body = cut_before_pool(torchvision.models.alexnet(), (3, 256, 256))
+    assert body(torch.randn(1, 3, 256, 256)).shape == (1, 256, 7, 7)
+
+
+def test_levels_may_lie_deep_and_later_parts_are_gone() -> None:
+    model = torchvision.models.vgg11().eval()
+    body = cut_after_levels(model, ("features.10", "features.15"), "forward")
+    x = torch.randn(1, 3, 64, 64)
+    middle, late = body(x)
+    assert torch.equal(middle, model.features[:11](x))
+    assert torch.equal(late, model.features[:16](x))
+    assert not any(name.startswith("features.18") for name, _ in body.named_modules())
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="did you mean 'layer3'"):
+        cut_after_levels(torchvision.models.resnet18(), ("layer_3",), "forward")
+    with pytest.raises(ValueError, match="does not call"):
+        cut_after_levels(torchvision.models.googlenet(init_weights=False), ("aux1",), "forward")
+    with pytest.raises(ValueError, match="cannot be followed"):
+        cut_before_pool(Branching(), (3, 8, 8))
+    with pytest.raises(ValueError, match="nothing to pool over"):
+        cut_before_pool(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), (3, 8, 8))
