@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from covpool._files import read_tensors
+from covpool._files import find_state, read_tensors
 
 
 def test_both_formats_are_read(tmp_path: Path) -> None:
@@ -23,3 +23,17 @@ def test_what_is_no_state_dict_is_refused(tmp_path: Path) -> None:
         read_tensors(tmp_path / "list.pth")
     with pytest.raises(FileNotFoundError, match="no weights file"):
         read_tensors(tmp_path / "nowhere.pth")
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_damaged_files_are_called_so(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"text{suffix}").write_text("hello")
+    with pytest.raises(ValueError, match="is damaged"):
+        read_tensors(tmp_path / f"text{suffix}")
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
+def test_a_state_dict_is_found_in_its_wrapping(key: str) -> None:
+    state = {"weight": torch.ones(1)}
+    assert find_state({"epoch": 3, key: state}) is state
+    assert find_state(state) is state

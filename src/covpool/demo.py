@@ -95,9 +95,9 @@ def _plot(picture: Tensor, features: Tensor, path: Path) -> None:
     plt = require("matplotlib.pyplot", "plots")
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
     _plot_spectra(axes[0], features)
-    axes[1].imshow(picture.permute(1, 2, 0))
+    axes[1].imshow(picture.permute(1, 2, 0).numpy())
     axes[1].set_title("the picture")
-    axes[2].imshow(_sensitivity(features), cmap="magma")
+    axes[2].imshow(_sensitivity(features).numpy(), cmap="magma")
     axes[2].set_title("|d z / d features| under iSQRT-COV")
     for axis in axes[1:]:
         axis.set_axis_off()
@@ -115,7 +115,7 @@ def _plot_spectra(axis: Any, features: Tensor) -> None:
     }
     for label, matrix in spectra.items():
         eigenvalues = torch.linalg.eigvalsh(matrix).flip(0)
-        axis.semilogy(range(1, len(eigenvalues) + 1), eigenvalues / eigenvalues[0], label=label)
+        axis.semilogy(range(1, len(eigenvalues) + 1), (eigenvalues / eigenvalues[0]).numpy(), label=label)
     axis.set_xlabel("eigenvalue number")
     axis.set_ylabel("relative to the largest")
     axis.set_title("what normalisation does to the spectrum")

@@ -88,6 +88,19 @@ OPERATIONS: dict[str, Entry] = {
         lambda x: _normalize(p := reference.power(reference.covariance(x), 0.7), float(p.norm())),
         0,
     ),
+    "powm_dual": Entry(
+        lambda x: ops.powm_covariance(x, 0.5, form="dual"), lambda x: reference.power(reference.covariance(x), 0.5), 1
+    ),
+    "powm_dual_spectral": Entry(
+        lambda x: ops.powm_covariance(x, 0.7, form="dual", normalization="spectral"),
+        lambda x: _normalize(p := reference.power(reference.covariance(x), 0.7), _spectral_norm(p)),
+        0,
+    ),
+    "powm_dual_frobenius": Entry(
+        lambda x: ops.powm_covariance(x, 0.3, form="dual", normalization="frobenius"),
+        lambda x: _normalize(p := reference.power(reference.covariance(x), 0.3), float(p.norm())),
+        0,
+    ),
     "logm": Entry(
         lambda x: ops.logm_eigh(_cov(x)),
         lambda x: reference.spectral(reference.covariance(x), lambda value: np.log(max(value, 0) + 1e-3)),

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from cases import CHANNELS, hard_matrices
-from covpool.ops._eigh import eigh
-from ops.oracles import randn
+from cases import CHANNELS, features, hard_matrices
+from covpool.ops import _eigh
+from covpool.ops._eigh import choose_solver, eigh
+from ops.operations import OPERATIONS
+from ops.oracles import randn, relative_error, value_and_gradient
 
 
 @pytest.mark.parametrize("c", CHANNELS)
@@ -49,3 +52,58 @@ def test_empty_batch() -> None:
     eigenvalues, u = eigh(torch.zeros(0, 3, 3))
     assert eigenvalues.shape == (0, 3)
     assert u.shape == (0, 3, 3)
+
+
+# --- the batched solver ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device_type", "exporting", "solver"),
+    [("cuda", False, "batched"), ("cuda", True, "torch"), ("cpu", False, "torch"), ("mps", False, "torch")],
+)
+def test_choice_of_the_solver(device_type: str, exporting: bool, solver: str) -> None:
+    assert choose_solver(device_type, exporting) == solver
+
+
+class TestBatchedSolver:
+    """Through the raw operation, which on a CPU is torch's solver: what surrounds it is the same as on a GPU."""
+
+    @pytest.fixture(autouse=True)
+    def _chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_eigh, "choose_solver", lambda device_type, exporting: "batched")
+
+    @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (0, 3, 3), (2, 1, 4, 3, 3), (2, 1, 1)])
+    def test_any_leading_dimensions(self, shape: tuple[int, ...]) -> None:
+        m = randn(*shape)
+        a = m + m.mT
+        for ours, torchs in zip(eigh(a), torch.linalg.eigh(a), strict=True):
+            assert torch.equal(ours, torchs)
+
+    def test_a_fault_stays_in_its_own_item(self) -> None:
+        a = torch.eye(3).repeat(3, 1, 1)
+        a[1, 0, 2] = torch.nan
+        assert eigh(a)[0].isnan().all(-1).tolist() == [False, True, False]
+
+    @pytest.mark.parametrize("name", ["powm", "powm_dual", "logm", "isqrt_spectral"])
+    def test_every_transform_of_torch(self, name: str) -> None:
+        fast = OPERATIONS[name].fast
+        x, dx = features(3, 6, 8), features(3, 6, 8, seed=1)
+
+        def loss(x: Tensor) -> Tensor:
+            return fast(x).square().sum()
+
+        expected = torch.func.grad(loss)(x)
+        assert relative_error(torch.vmap(torch.func.grad(loss))(x), expected) <= 1e-10
+        assert relative_error(torch.func.grad(lambda x: torch.vmap(fast)(x).square().sum())(x), expected) <= 1e-10
+        _, slope = torch.func.jvp(loss, (x,), (dx,))
+        assert float(slope) == pytest.approx(float((expected * dx).sum()), rel=1e-8)
+
+    @pytest.mark.parametrize("name", ["powm", "powm_dual", "logm"])
+    def test_compiles_without_graph_breaks(self, name: str) -> None:
+        torch.compiler.reset()
+        fast = OPERATIONS[name].fast
+        x = features(2, 6, 4)
+        z, dx = value_and_gradient(fast, x)
+        compiled, compiled_dx = value_and_gradient(torch.compile(fast, fullgraph=True, backend="aot_eager"), x)
+        assert relative_error(compiled, z) <= 1e-12
+        assert relative_error(compiled_dx, dx) <= 1e-10

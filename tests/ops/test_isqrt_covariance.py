@@ -82,20 +82,8 @@ def test_float32_accuracy(form: Form, prenorm: Prenorm) -> None:
     assert relative_error(z, exact(x.double(), 5, prenorm, True)) <= 5e-6
 
 
-EIGH_ERROR = pytest.mark.xfail(
-    strict=False, reason="n >= c: float32 eigh itself errs 1.8 to 2.6 times as much as plain Newton-Schulz (limit 2)"
-)
-
-
-@pytest.mark.parametrize(
-    ("form", "n"),
-    [
-        *((form, 49) for form in FORMS),
-        ("primal", 200),
-        ("dual", 200),
-        pytest.param("spectral", 200, marks=EIGH_ERROR),
-    ],
-)
+@every_form
+@pytest.mark.parametrize("n", [49, 200])
 def test_float32_error_is_at_most_twice_that_of_plain_torch(form: Form, n: int) -> None:
     x = features(4, n, 64, dtype=torch.float32).relu()
     xc = x - x.mean(1, keepdim=True)
@@ -183,9 +171,28 @@ def test_empty_mask_gives_zeros(form: Form) -> None:
 def test_choice_of_the_form() -> None:
     assert smaller(49, 256) == "dual"
     assert smaller(256, 256) == smaller(784, 256) == "primal"
-    assert choose_form(49, 256, "cpu") == choose_form(784, 256, "cpu") == "spectral"
-    assert choose_form(49, 256, "cuda") == "dual"
-    assert choose_form(784, 256, "cuda") == "primal"
+    assert choose_form(49, 256, "cpu", "torch") == choose_form(784, 256, "cpu", "torch") == "spectral"
+    for backend in ("torch", "triton"):
+        assert choose_form(49, 256, "cuda", backend) == "dual"
+        assert choose_form(784, 256, "cuda", backend) == "primal"
+    assert choose_form(196, 256, "cuda", "torch") == "dual"
+    assert choose_form(196, 256, "cuda", "triton") == "primal"  # as many tiles either way
+
+
+def test_vectorize_is_the_upper_triangle() -> None:
+    x = features(2, 5, 8)
+    for form in FORMS:
+        z = isqrt_covariance(x, form=form)
+        assert torch.equal(isqrt_covariance(x, form=form, vectorize=True), z[:, *torch.triu_indices(8, 8)])
+
+
+def test_kernels_are_refused_where_they_do_not_serve() -> None:
+    x = features(2, 5, 8)
+    with pytest.raises(ValueError, match="backend 'triton' serves float32"):
+        isqrt_covariance(x, backend="triton")
+    for wrong in ({"backend": "cuda"}, {"precision": "fp8"}):
+        with pytest.raises(ValueError, match="must be one of"):
+            isqrt_covariance(x, **wrong)
 
 
 def test_auto_is_the_chosen_form() -> None:

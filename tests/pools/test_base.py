@@ -54,6 +54,8 @@ def test_the_number_of_feature_tensors_is_checked() -> None:
         Seen((5, 9))(torch.randn(2, 5, 4, 4))
     with pytest.raises(ValueError, match=r"tokens \(b, n, 9\); got \(2, 8, 4, 4\)"):
         Seen((5, 9))(torch.randn(2, 5, 4, 4), torch.randn(2, 8, 4, 4))
+    with pytest.raises(ValueError, match=r"does not take 2 feature tensor\(s\), in_features=\(5, 9\)"):
+        create_pool("cov", (5, 9))
 
 
 def test_one_group_is_a_linear_layer() -> None:

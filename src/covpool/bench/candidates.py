@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from covpool import ops
+from covpool.kernels.precision import PRECISIONS
 from covpool.ops import reference
 
 Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything
@@ -18,11 +20,14 @@ class Comparison:
 
     Attributes:
         ways: name -> function of features.
-        oracle: the same in float64 by an independent route.
+        oracle: the same in float64 by an independent route; one for each way where they compute different things.
     """
 
     ways: dict[str, Function]
-    oracle: Function
+    oracle: Function | dict[str, Function]
+
+    def oracle_of(self, name: str) -> Function:
+        return self.oracle[name] if isinstance(self.oracle, dict) else self.oracle
 
 
 def _explicit_covariance(x: Tensor) -> Tensor:
@@ -54,22 +59,31 @@ def _isqrt_autograd(x: Tensor) -> Tensor:
     return reference.isqrt_iterated(ops.covariance(x), 5)
 
 
-def isqrt(compiled: bool = True) -> Comparison:
-    """iSQRT-COV from features to the vector, N = 5: the paper's equations, plain autograd, and ours."""
+def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True) -> Comparison:
+    """iSQRT-COV from features to the vector, N = 5: the paper's equations, plain autograd, and ours.
+
+    Args:
+        device_type: "cpu" compares the forms, "cuda" the precisions of the kernels.
+        compiled: also torch.compile of plain autograd.
+        dual: also the dual form, which is hopeless where there are far more positions than channels.
+    """
 
     def vector(function: Function) -> Function:
         return lambda x: ops.vech(function(x))
 
-    ways: dict[str, Function] = {
-        "literal": vector(reference.isqrt_literal),
-        "autograd": vector(_isqrt_autograd),
-        "covpool": vector(ops.isqrt_covariance),
-        "covpool primal": vector(lambda x: ops.isqrt_covariance(x, form="primal")),
-        "covpool dual": vector(lambda x: ops.isqrt_covariance(x, form="dual")),
-        "covpool spectral": vector(lambda x: ops.isqrt_covariance(x, form="spectral")),
-    }
+    def ours(**options: Any) -> Function:
+        return lambda x: ops.isqrt_covariance(x, vectorize=True, **options)
+
+    ways = {"literal": vector(reference.isqrt_literal), "autograd": vector(_isqrt_autograd)}
     if compiled:
-        ways["autograd, compiled"] = torch.compile(vector(_isqrt_autograd))
+        ways["autograd, compiled"] = torch.compile(vector(_isqrt_autograd), dynamic=False)
+    if device_type == "cuda":
+        ways |= {f"covpool {precision}": ours(precision=precision) for precision in PRECISIONS}
+        ways["covpool, torch operations"] = ours(backend="torch")
+    else:
+        ways |= {"covpool": ours()} | {f"covpool {form}": ours(form=form) for form in ("primal", "dual", "spectral")}
+    if not dual:
+        ways.pop("covpool dual", None)
     return Comparison(ways, vector(_isqrt_autograd))
 
 
@@ -88,6 +102,7 @@ def operations() -> dict[str, Comparison]:
             {
                 "autograd eigh": lambda x: _autograd_power(x, 0.5),
                 "covpool": lambda x: ops.powm_eigh(ops.covariance(x), 0.5),
+                "covpool from features": lambda x: ops.powm_covariance(x, 0.5),
             },
             lambda x: _autograd_power(x, 0.5),
         ),

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import covpool
 from covpool.bench.candidates import Comparison, Function, isqrt, operations
-from covpool.bench.measure import count_launches, peak_memory, time_graph, time_in_turns
+from covpool.bench.decompositions import decompositions
+from covpool.bench.measure import count_launches, matmul_rate, peak_memory, time_graph, time_in_turns
 from covpool.bench.record import Record
 
 Shape = tuple[int, int, int]  # b, n, c
@@ -16,6 +18,12 @@ Shape = tuple[int, int, int]  # b, n, c
 ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cpu": ((16, 49, 256), (16, 100, 256), (16, 196, 256), (16, 784, 256)),
     "cuda": ((128, 196, 256), (128, 49, 256), (32, 784, 256), (128, 196, 128), (32, 196, 512)),
+}
+CURVE_SHAPES: dict[str, tuple[Shape, ...]] = {
+    "cpu": tuple((16, n, 128) for n in (16, 49, 100, 196, 400)) + tuple((16, 196, c) for c in (32, 64, 256)),
+    "cuda": tuple((128, 196, c) for c in (64, 128, 256, 512))
+    + tuple((128, n, 256) for n in (16, 49, 100, 400, 784))
+    + tuple((b, 196, 256) for b in (1, 8, 32, 64, 256)),
 }
 POOL_SHAPE: dict[str, Shape] = {"cpu": (16, 196, 128), "cuda": (128, 196, 256)}
 
@@ -33,8 +41,21 @@ def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -
 
 
 def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    limit = matmul_rate(device) if device.type == "cuda" else None
     for shape in ISQRT_SHAPES[device.type]:
-        yield from compare("isqrt", isqrt(), shape, device, seconds, seed)
+        comparison = isqrt(device.type, dual=shape[1] <= shape[2])
+        for record in compare("isqrt", comparison, shape, device, seconds, seed):
+            if limit is not None and record.extra["device_ms"] is not None:
+                rate = useful_flops(*shape) / record.extra["device_ms"] / 1e9
+                record.extra |= {"tflops": rate, "share_of_limit": rate / limit, "limit_tflops": limit}
+            yield record
+
+
+def useful_flops(b: int, n: int, c: int, iterations: int = 5) -> float:
+    """Arithmetic of a forward and backward in the smaller form, symmetric products counted by half."""
+    order = min(n, c)
+    chain = (3 * iterations - 3) * order**3  # half of 2 order^3 each
+    return b * (4 * chain + 3 * n * c * c)  # value, then value and derivative; covariance by half and gradient
 
 
 def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
@@ -45,29 +66,28 @@ def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterat
 def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     shape = POOL_SHAPE[device.type]
     ways: dict[str, Function] = {}
-    for name in covpool.list_pools():
+    oracles: dict[str, Function] = {}
+    for name in dict.fromkeys(["avg", *covpool.list_pools()]):
         torch.manual_seed(seed)
-        ways[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
-    for name, way in ways.items():
-        oracle = deepcopy(way).double()  # type: ignore[attr-defined]
-        comparison = Comparison({"avg": ways["avg"], name: way}, oracle)
-        for record in compare("pools", comparison, shape, device, seconds / 4, seed):
-            if record.name == name:
-                yield record
+        pool = covpool.create_pool(name, shape[-1]).to(device).eval()
+        ways[name], oracles[name] = pool, deepcopy(pool).double()
+    yield from compare("pools", Comparison(ways, oracles), shape, device, seconds, seed)
 
 
 def compare(
     suite: str, comparison: Comparison, shape: Shape, device: torch.device, seconds: float, seed: int
 ) -> Iterator[Record]:
     """All ways of one comparison at one shape, forward and backward, in turns."""
-    x, gradient = _inputs(comparison.oracle, shape, device, seed)
-    value64, gradient64 = _step(comparison.oracle, x.double(), gradient.double())
-    calls = {name: _call(way, x, gradient) for name, way in comparison.ways.items()}
+    x = _features(shape, device, seed)
+    oracles = {name: comparison.oracle_of(name) for name in comparison.ways}
+    exact = {oracle: _exact(oracle, x, seed) for oracle in oracles.values()}
+    gradients = {name: exact[oracle].upstream.to(x.dtype) for name, oracle in oracles.items()}
+    calls = {name: _call(way, x, gradients[name]) for name, way in comparison.ways.items()}
     timings = time_in_turns(calls, device, seconds)
     yardstick = next(iter(timings.values())).median
     for name, way in comparison.ways.items():
-        value, slope = _step(way, x, gradient)
-        timing = timings[name]
+        value, slope = _step(way, x, gradients[name])
+        timing, truth = timings[name], exact[oracles[name]]
         yield Record(
             suite=suite,
             name=name,
@@ -77,20 +97,32 @@ def compare(
             p20_ms=timing.p20,
             p80_ms=timing.p80,
             ratio=yardstick / timing.median,
-            value_error=_relative_error(value, value64),
-            gradient_error=_relative_error(slope, gradient64),
-            extra=_device_figures(way, x, gradient) if device.type == "cuda" else {},
+            value_error=_relative_error(value, truth.value),
+            gradient_error=_relative_error(slope, truth.slope),
+            extra=_device_figures(way, x, gradients[name]) if device.type == "cuda" else {},
         )
 
 
-def _inputs(oracle: Function, shape: Shape, device: torch.device, seed: int) -> tuple[Tensor, Tensor]:
-    """ReLU features, as a network gives them, and an upstream gradient."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(shape, generator=generator).relu().to(device)
+@dataclass(frozen=True)
+class _Exact:
+    """A forward and backward in float64: the upstream gradient, the value, and the gradient of the features."""
+
+    upstream: Tensor
+    value: Tensor
+    slope: Tensor
+
+
+def _features(shape: Shape, device: torch.device, seed: int) -> Tensor:
+    """ReLU features, as a network gives them."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).relu().to(device)
+
+
+def _exact(oracle: Function, x: Tensor, seed: int) -> _Exact:
     with torch.no_grad():
-        out = oracle(x[:1].double())
-    gradient = torch.randn((shape[0], *out.shape[1:]), generator=generator).to(device)
-    return x, gradient
+        one = oracle(x[:1].double())
+    generator = torch.Generator().manual_seed(seed + 1)
+    upstream = torch.randn((x.shape[0], *one.shape[1:]), generator=generator).to(x.device).double()
+    return _Exact(upstream, *_step(oracle, x.double(), upstream))
 
 
 def _step(function: Function, x: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,8 +152,19 @@ def _relative_error(value: Tensor, oracle: Tensor) -> float:
     return float((value.double() - oracle).norm() / oracle.norm())
 
 
+def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Time against channels, positions and batch, one at a time."""
+    ways = isqrt(device.type, compiled=False).ways
+    names = ("autograd", "covpool tf32") if device.type == "cuda" else ("autograd", "covpool")
+    comparison = Comparison({name: ways[name] for name in names}, ways["autograd"])
+    for shape in CURVE_SHAPES[device.type]:
+        yield from compare("curves", comparison, shape, device, seconds / 4, seed)
+
+
 SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "isqrt": _isqrt_suite,
     "operations": _operations_suite,
     "pools": _pools_suite,
+    "decompositions": decompositions,
+    "curves": _curves_suite,
 }

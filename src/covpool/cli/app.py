@@ -1,17 +1,28 @@
 """The `covpool` application and its commands."""
 
+from collections.abc import Callable
+
 import typer
 
-from covpool.cli import bench, demo, doctor, listing
+from covpool.cli import bench, convert, demo, doctor, export, listing, show
+from covpool.cli.errors import readable_errors
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": listing.list_all,
+    "show": show.show,
+    "convert": convert.convert,
+    "export": export.export,
+    "bench": bench.bench,
+    "demo": demo.demo,
+    "doctor": doctor.doctor,
+}
 
 app = typer.Typer(
     help="Global covariance (second-order) pooling for PyTorch.",
+    epilog="COVPOOL_TRACEBACK=1 in the environment shows where an error arose.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("list")(listing.list_all)
-app.command("show")(listing.show)
-app.command("bench")(bench.bench)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
+for name, command in COMMANDS.items():
+    app.command(name)(readable_errors(command))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 import covpool
+from covpool.kernels import eigh
 
 OPTIONAL = {
     "timm": "backbones (models)",
@@ -29,6 +30,7 @@ def doctor() -> None:
     table.add_row("python", platform.python_version())
     table.add_row("torch", torch.__version__)
     table.add_row("device", _device())
+    table.add_row("eigen-decomposition on a GPU", _eigen_solver(torch.cuda.is_available()))
     table.add_row(
         "C++ compiler (torch.compile on a CPU)", shutil.which("g++") or shutil.which("clang++") or "[red]none[/]"
     )
@@ -42,6 +44,14 @@ def _device() -> str:
     if not torch.cuda.is_available():
         return f"CPU, {torch.get_num_threads()} threads"
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+
+
+def _eigen_solver(gpu: bool) -> str:
+    if not gpu:
+        return "no GPU"
+    if eigh.available():
+        return "cuSOLVER, the whole batch at once"
+    return "[yellow]torch.linalg.eigh, one matrix after the other: torch for CUDA 12.6 or later does better[/]"
 
 
 def _version(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`covpool list` and `covpool show NAME`."""
+"""`covpool list`: what there is."""
 
 from typing import Annotated
 
@@ -7,28 +7,45 @@ from rich.console import Console
 from rich.table import Table
 
 import covpool
+from covpool.models.networks import BASES, POOLS
 
 
-def list_all() -> None:
-    """Every pooling method: order, representation size, cost, paper."""
+def list_all(
+    models: Annotated[
+        str, typer.Option(help="print the names of models that match, one a line, such as 'resnet50_*'")
+    ] = "",
+) -> None:
+    """Every pooling method, and the networks of the paper."""
+    if models:
+        names = covpool.list_models(models)
+        if not names:
+            raise ValueError(f"no model matches {models!r}; `covpool list` shows how names are made")
+        typer.echo("\n".join(names))
+        return
+    console = Console()
+    console.print(_pools())
+    console.print(_networks())
+
+
+def _pools() -> Table:
     table = Table(title="Pools: covpool.create_pool(name, in_features, **options)")
-    for heading in ("name", "method", "order", "size", "cost per image", "paper"):
+    for heading in ("name", "method", "order", "size", "cost per image"):
         table.add_column(heading, overflow="fold")
     for name in covpool.list_pools():
         info = covpool.pool_info(name)
-        table.add_row(name, info.title, info.order, info.size, info.cost, info.paper)
-    Console().print(table)
+        table.add_row(name, info.title, info.order, info.size, info.cost)
+    return table
 
 
-def show(name: Annotated[str, typer.Argument(help="a name from `covpool list`")]) -> None:
-    """One pooling method: paper, formula, size, cost, options."""
-    try:
-        info = covpool.pool_info(name)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    table = Table(title=f"{info.name}: {info.title}", show_header=False)
-    for key in ("paper", "order", "formula", "size", "cost"):
-        table.add_row(key, getattr(info, key))
-    table.add_row("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none of its own")
-    table.add_row("example", f'covpool.create_pool("{name}", in_features=512, reduce_to=256)')
-    Console().print(table)
+def _networks() -> Table:
+    table = Table(
+        title="The paper's networks: covpool.create_model(name)",
+        caption=f"<network> is the original, <network>_modified has its last down-sampling removed, and "
+        f"<network>_<pool>_<representation> has one of {', '.join(POOLS)}, as in resnet50_isqrt_32k",
+    )
+    table.add_column("network")
+    table.add_column("representations", overflow="fold")
+    for network in BASES:
+        prefix = f"{network}_{POOLS[0]}_"
+        table.add_row(network, ", ".join(name.removeprefix(prefix) for name in covpool.list_models(f"{prefix}*")))
+    return table

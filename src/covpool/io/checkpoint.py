@@ -77,7 +77,10 @@ def save(
 
 
 def load(
-    path: str | os.PathLike[str], *, backbone: nn.Module | None = None, device: torch.device | str = "cpu"
+    path: str | os.PathLike[str],
+    *,
+    backbone: nn.Module | tuple[nn.Module, ...] | None = None,
+    device: torch.device | str = "cpu",
 ) -> Network:
     """The model in a file of `save`, in eval mode: the same outputs, bit for bit, on the same device.
 
@@ -85,8 +88,8 @@ def load(
 
     Args:
         path: the file.
-        backbone: for a model that was attached to a backbone object: one built in the same way. For a Network put
-            together by hand: such a Network. It gets the weights and is changed in place.
+        backbone: for a model that was attached to a backbone object: one built in the same way (a tuple of them for
+            several). For a Network put together by hand: such a Network. It gets the weights and is changed in place.
         device: where to put the model.
 
     >>> import tempfile, torch, covpool
@@ -166,7 +169,11 @@ def _is_channels_last(model: nn.Module) -> bool:
     )
 
 
-def _build(recipe: dict[str, Any] | None, backbone: nn.Module | None, path: str | os.PathLike[str]) -> Network:
+def _build(
+    recipe: dict[str, Any] | None,
+    backbone: nn.Module | tuple[nn.Module, ...] | None,
+    path: str | os.PathLike[str],
+) -> Network:
     if recipe is not None:
         try:
             return rebuild(recipe, backbone=backbone)

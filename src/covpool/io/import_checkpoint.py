@@ -2,19 +2,18 @@
 
 import logging
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
-from covpool._files import read_tensors
+from covpool._files import find_state, read_tensors
 from covpool.io.layouts import CONVOLUTION, Layout, State, recognize
 from covpool.models.attach import attach
 from covpool.models.network import Network
+from covpool.models.weights import fill
 
 logger = logging.getLogger(__name__)
 
-WRAPPINGS = ("state_dict", "model_state_dict", "model")
 HIDDEN = ("classifier.0.weight", "classifier.3.weight")  # of a head of hidden layers without norms
 
 
@@ -46,9 +45,9 @@ def import_checkpoint(
     state, architecture = _read(path)
     layout = recognize(state)
     stride_kept = _stride_kept(layout, architecture, keep_last_stride)
-    renamed, surplus = _rename(layout, state)
+    renamed = {layout.rename(name) or name: tensor for name, tensor in state.items()}
     network = _build(layout, renamed, iterations, stride_kept)
-    _fill(network, renamed, surplus, layout)
+    fill(network, renamed, f"this looks like {layout.name}, but does not fit")
     if num_classes not in (None, network.num_classes):
         assert num_classes is not None
         network.reset_classifier(num_classes)
@@ -59,18 +58,9 @@ def import_checkpoint(
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str | None]:
     """The tensors by their names without DataParallel's "module", and the "arch" of a training checkpoint."""
-    try:
-        contents = read_tensors(os.fspath(path))
-    except OSError:
-        raise
-    except Exception as error:  # of a damaged file torch complains in many ways
-        raise ValueError(
-            f"{os.fspath(path)!r} is damaged, or holds more than tensors and plain values, and no code is run from a "
-            'file: where you trust it, save its state dict alone, torch.save(checkpoint["state_dict"], path)'
-        ) from error
+    contents = read_tensors(path)
     architecture = contents.get("arch")
-    inner = next((contents[key] for key in WRAPPINGS if isinstance(contents.get(key), Mapping)), contents)
-    state = {_without_module(name): value for name, value in inner.items() if isinstance(value, Tensor)}
+    state = {_without_module(key): value for key, value in find_state(contents).items() if isinstance(value, Tensor)}
     if not state:
         raise ValueError(
             f"{os.fspath(path)!r} must hold a state dict; it has {', '.join(map(str, contents)) or 'nothing'}"
@@ -95,18 +85,6 @@ def _stride_kept(layout: Layout, architecture: str | None, asked: bool | None) -
         )
         return False
     return not architecture.startswith("mpncov")
-
-
-def _rename(layout: Layout, state: State) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors under our names, and those of their names that have no place in the layout."""
-    renamed, surplus = {}, []
-    for name, tensor in state.items():
-        ours = layout.rename(name)
-        if ours is None:
-            surplus.append(name)
-        else:
-            renamed[ours] = tensor
-    return renamed, surplus
 
 
 def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool) -> Network:
@@ -136,16 +114,3 @@ def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool
             f"gives {network.pool.out_features}: it has another pooling"
         )
     return network
-
-
-def _fill(network: Network, state: dict[str, Tensor], surplus: list[str], layout: Layout) -> None:
-    expected = network.state_dict()
-    surplus += [name for name in state if name not in expected]
-    missing = [name for name in expected if name not in state and not name.endswith("num_batches_tracked")]
-    misfits = [name for name in expected if name in state and state[name].shape != expected[name].shape]
-    if surplus or missing or misfits:
-        raise ValueError(
-            f"this looks like {layout.name}, but does not fit: not known {surplus[:5]}; missing {missing[:5]}; "
-            f"of another shape {misfits[:5]}"
-        )
-    network.load_state_dict(state, strict=False)

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from covpool._files import read_tensors
+from covpool._files import find_state, read_tensors
 from covpool.models.backbone import Backbone
 
 # torchvision published its DenseNets when norm1 was still written norm.1
@@ -21,28 +20,32 @@ def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
         backbone: changed in place.
         path: .safetensors, or whatever torch.save wrote (.pth, .pt, .bin).
     """
-    state = _unwrap(read_tensors(path))
+    found = find_state(read_tensors(path))
+    state = {key.removeprefix("module."): value for key, value in found.items() if isinstance(value, Tensor)}
     state = {OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
     gone = tuple(f"{name}." for name in backbone.removed)
     wanted = backbone.body.state_dict()
     state = {key: value for key, value in state.items() if key in wanted or not key.startswith(gone)}
+    fill(backbone.body, state, f"{path} does not fit {type(backbone.body).__name__}")
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor], complaint: str) -> None:
+    """Load a state dict that must fit, but for the counters of batch norms, which old files lack.
+
+    Args:
+        module: changed in place, or not at all.
+        state: its tensors.
+        complaint: the beginning of the error where something is missing, not known or of another shape.
+    """
+    wanted = module.state_dict()
     missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
     surplus = [key for key in state if key not in wanted]
     misfits = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
     if missing or surplus or misfits:
         raise ValueError(
-            f"{path} does not fit {type(backbone.body).__name__}: missing {_some(missing)}; "
-            f"not known {_some(surplus)}; of another shape {_some(misfits)}"
+            f"{complaint}: missing {_some(missing)}; not known {_some(surplus)}; of another shape {_some(misfits)}"
         )
-    backbone.body.load_state_dict(state, strict=False)
-
-
-def _unwrap(contents: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The state dict inside a training checkpoint, without the "module." of DataParallel."""
-    for key in ("state_dict", "model"):
-        if isinstance(contents.get(key), Mapping):
-            contents = contents[key]
-    return {key.removeprefix("module."): value for key, value in contents.items() if isinstance(value, Tensor)}
+    module.load_state_dict(state, strict=False)
 
 
 def _some(keys: list[str]) -> str:

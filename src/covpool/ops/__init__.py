@@ -6,6 +6,7 @@ from covpool.ops.gaussian_embedding import gaussian_embedding
 from covpool.ops.isqrt_covariance import isqrt_covariance
 from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.lyapunov import lyapunov_solve
+from covpool.ops.powm_covariance import powm_covariance
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.signed_power import elementwise_power_normalize, signed_power
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
@@ -19,6 +20,7 @@ __all__ = [
     "isqrt_covariance",
     "logm_eigh",
     "lyapunov_solve",
+    "powm_covariance",
     "powm_eigh",
     "reference",
     "signed_power",

@@ -1,7 +1,16 @@
 """Eigen-decomposition of symmetric matrices for everything spectral: batched, and honest about non-finite input."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
+
+Solver = Literal["batched", "torch"]
+
+
+def choose_solver(device_type: str, exporting: bool) -> Solver:
+    """Torch's own loops over the batch on a GPU; an exported graph keeps to operations that others know."""
+    return "batched" if device_type == "cuda" and not exporting else "torch"
 
 
 def eigh(
@@ -13,5 +22,15 @@ def eigh(
     not end the whole batch in the solver's convergence error.
     """
     finite = (a * 0).sum((-2, -1), keepdim=True) == 0
-    eigenvalues, u = torch.linalg.eigh(torch.where(finite, a, 0))
+    eigenvalues, u = _decompose(torch.where(finite, a, 0))
     return torch.where(finite.squeeze(-1), eigenvalues, torch.nan), u
+
+
+def _decompose(a: Tensor) -> tuple[Tensor, Tensor]:
+    if choose_solver(a.device.type, torch.compiler.is_exporting()) == "torch":
+        eigenvalues, u = torch.linalg.eigh(a)
+        return eigenvalues, u
+    from covpool.kernels.eigh import eigh_batched  # at first use: `import covpool` must not touch the GPU's libraries
+
+    eigenvalues, u = eigh_batched(a.reshape(-1, *a.shape[-2:]))
+    return eigenvalues.reshape(a.shape[:-1]), u.reshape(a.shape)

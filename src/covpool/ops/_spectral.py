@@ -56,7 +56,7 @@ def _differences(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tenso
     return d
 
 
-def _slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
+def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
     """d(l^alpha) / d(alpha) = l^alpha log(l), zero at l = 0."""
     null = eigenvalues == 0
     l = torch.where(null, 1, eigenvalues)  # noqa: E741
@@ -83,10 +83,10 @@ class SpectralFunction(Differentiable):
         with outside_autocast(g):
             h = rotate(u, g)
             if ctx.needs_input_grad[0]:
-                da = _once(u @ (_differences(ctx.kind, eigenvalues, alpha) * h) @ u.mT, a, alpha)
+                da = once(u @ (_differences(ctx.kind, eigenvalues, alpha) * h) @ u.mT, a, alpha)
             if alpha is not None and ctx.needs_input_grad[1]:
-                slope = _slope_in_alpha(eigenvalues, alpha)
-                dalpha = _once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
+                slope = slope_in_alpha(eigenvalues, alpha)
+                dalpha = once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
         return da, dalpha, None, None, None
 
 
@@ -98,8 +98,8 @@ class _SpectralFunctionJvp(SpectralFunction):
         if da is not None:
             dz = dz + u @ (_differences(ctx.kind, eigenvalues, alpha) * rotate(u, da)) @ u.mT
         if dalpha is not None:
-            dz = dz + dalpha * compose(u, _slope_in_alpha(eigenvalues, alpha))
-        return _once(dz, a, alpha)
+            dz = dz + dalpha * compose(u, slope_in_alpha(eigenvalues, alpha))
+        return once(dz, a, alpha)
 
 
 SpectralFunction.with_jvp = _SpectralFunctionJvp
@@ -134,7 +134,8 @@ class _OnceJvp(_Once):
 _Once.with_jvp = _OnceJvp
 
 
-def _once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
+def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
+    """A first derivative that refuses a second one in a or alpha."""
     marked: Tensor = _Once.call(derivative, a, alpha)
     return marked
 

@@ -49,19 +49,25 @@ def powm_eigh(
     """
     check_square("a", a)
     check_options(eps, normalization, null_gradient)
-    power = _check_alpha(alpha, a)
+    power = check_alpha(alpha, a)
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())
-    eigenvalues = torch.where(eigenvalues <= _threshold(eigenvalues, eps), 0, eigenvalues)
+    eigenvalues = torch.where(eigenvalues <= null_threshold(eigenvalues, eps, a.shape[-1]), 0, eigenvalues)
     kind: Kind = "power" if null_gradient == "exact" else "power_released"
     z: Tensor = SpectralFunction.call(a, power, eigenvalues, u, kind)
+    return divide_by_norm(z, u[..., -1:], normalization)
+
+
+def divide_by_norm(
+    z: Tensor,  # (..., c, c)
+    top: Tensor,  # (..., c, 1), the eigenvector of the largest eigenvalue
+    normalization: Normalization | None,
+) -> Tensor:  # (..., c, c)
+    """z divided by its spectral or Frobenius norm, or z itself; zero stays zero."""
     if normalization is None:
         return z
-    if normalization == "spectral":
-        top = u[..., -1:]
-        norm = inner(z, top * top.mT)  # l_1^alpha; its derivative is that of the largest eigenvalue
-    else:
-        norm = frobenius_norm(z)
+    # The first is l_1^alpha, and its derivative that of the largest eigenvalue.
+    norm = inner(z, top * top.mT) if normalization == "spectral" else frobenius_norm(z)
     return z / torch.where(norm == 0, 1, norm)
 
 
@@ -72,18 +78,23 @@ def check_options(eps: Threshold | float, normalization: Normalization | None, n
     check_choice("null_gradient", null_gradient, ("exact", "released"))
 
 
-def _check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
+def check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
     if isinstance(alpha, Tensor):
         if alpha.numel() != 1:
             raise ValueError(f"`alpha` must be one number; got a tensor of shape {tuple(alpha.shape)}")
         return alpha.to(like.dtype).reshape(())
     if not 0 < alpha <= 2:
         raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
-    return torch.tensor(alpha, dtype=like.dtype, device=like.device)
+    return torch.full((), alpha, dtype=like.dtype, device=like.device)  # unlike torch.tensor, no wait for the GPU
 
 
-def _threshold(eigenvalues: Tensor, eps: Threshold | float) -> Tensor | float:
+def null_threshold(
+    eigenvalues: Tensor,  # (..., r), the largest last
+    eps: Threshold | float,
+    order: int,
+) -> Tensor | float:
+    """Eigenvalues of a matrix of this order count as zero at or below this."""
     if not isinstance(eps, str):
         return eps
     spacing = eps_of(eigenvalues[..., -1:])
-    return spacing * eigenvalues.shape[-1] if eps == "rank" else spacing
+    return spacing * order if eps == "rank" else spacing

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int, check_square
+from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable
+from covpool.ops._backend import Backend, choose_backend, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
-from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Prenorm = Literal["trace", "frobenius"]
@@ -26,7 +28,7 @@ def check_iteration(iterations: int, prenorm: str, dtype: torch.dtype) -> None:
         warnings.warn(
             f"{iterations} Newton-Schulz iterations lose accuracy in float32 on singular matrices and end in NaN "
             f"from about 30 on; use at most {MOST_FLOAT32_ITERATIONS}, float64, or powm_eigh(a, 0.5)",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -108,13 +110,55 @@ class _RootJvp(_Root):
 _Root.with_jvp = _RootJvp
 
 
-@full_precision
+class _RootByKernels(Differentiable):
+    """The same by our kernels; a derivative of the derivative, and the tangent, go through torch's operations."""
+
+    @staticmethod
+    def forward(s: Tensor, iterations: int, postcomp: bool, precision: Precision) -> Tensor:
+        from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
+
+        z: Tensor = sqrtm.forward(s, iterations, postcomp, precision)
+        return z
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        s, *ctx.options = inputs
+        ctx.save_for_backward(s)
+        ctx.save_for_forward(s)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (s,) = ctx.saved_tensors
+        iterations, postcomp, precision = ctx.options
+        with outside_autocast(g):
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                ds = _adjoint(s, g, iterations, "trace", postcomp)
+            else:
+                from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
+
+                ds = sqrtm.backward(s, symmetrize(g), iterations, postcomp, precision)
+        return ds, None, None, None
+
+
+class _RootByKernelsJvp(_RootByKernels):
+    @staticmethod
+    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
+        (s,) = ctx.saved_tensors
+        iterations, postcomp, _ = ctx.options
+        return _tangent(s, ds, iterations, "trace", postcomp)
+
+
+_RootByKernels.with_jvp = _RootByKernelsJvp
+
+
 def sqrtm_newton_schulz(
     a: Tensor,  # (..., c, c)
     *,
     iterations: int = 5,
     prenorm: Prenorm = "trace",
     postcomp: bool = True,
+    backend: Backend | Literal["auto"] = "auto",
+    precision: Precision | None = None,
 ) -> Tensor:  # (..., c, c)
     """The square root of symmetric positive semi-definite matrices by coupled Newton-Schulz iteration.
 
@@ -126,6 +170,7 @@ def sqrtm_newton_schulz(
         iterations: N.
         prenorm: t is the trace or the Frobenius norm of `a`.
         postcomp: multiply by sqrt(t) at the end (post-compensation); without it the result ignores the scale of `a`.
+        backend, precision: see `isqrt_covariance`.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -137,8 +182,18 @@ def sqrtm_newton_schulz(
     tensor([2.0000, 3.0000])
     """
     check_square("a", a)
-    check_iteration(iterations, prenorm, a.dtype)
-    s = symmetrize(a.reshape(-1, *a.shape[-2:]))
-    options = (s, iterations, prenorm, postcomp)
-    z: Tensor = root(*options) if torch.compiler.is_exporting() else _Root.call(*options)
-    return z.reshape(a.shape)
+    check_choice("backend", backend, ("auto", "torch", "triton"))
+    check_choice("precision", precision, (None, *PRECISIONS))
+    product_precision = matmul_precision(a, precision)  # autocast decides, so before it is left
+    with outside_autocast(a):
+        a = at_least_float32(a)
+        check_iteration(iterations, prenorm, a.dtype)
+        s = symmetrize(a.reshape(-1, *a.shape[-2:]))
+        if torch.compiler.is_exporting():
+            return root(s, iterations, prenorm, postcomp).reshape(a.shape)
+        served = kernels_serve(a.dtype, a.shape[-1], iterations, prenorm)
+        if choose_backend(backend, a.device.type, served) == "triton":
+            z: Tensor = _RootByKernels.call(s, iterations, postcomp, product_precision)
+        else:
+            z = _Root.call(s, iterations, prenorm, postcomp)
+        return z.reshape(a.shape)

@@ -1,5 +1,6 @@
 """Pool: what every pooling method shares, done once: checks, layout, reduction, precision, normalisation."""
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -35,6 +36,8 @@ class Pool(nn.Module):
     """
 
     output: Literal["features", "scores"] = "features"
+    # Its operations read autocast and half-precision features themselves; else `_pool` gets float32 outside autocast.
+    chooses_precision: bool = False
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Pool(nn.Module):
         inputs = in_features if isinstance(in_features, tuple) else (in_features,)
         for channels in inputs:
             check_positive_int("in_features", channels)
+        _check_count(self._name(), pooled_size, inputs)
         self.in_features = in_features
         self.layout = layout
         self.reduce = nn.ModuleList(Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs)
@@ -80,8 +84,16 @@ class Pool(nn.Module):
         mask = _flat("mask", mask, positions)
         weights = _flat("weights", weights, positions)
         x = tuple(self._reduced(i, f, mask) for i, f in enumerate(features))
+        if self.chooses_precision:
+            return self._finished(self._pool(*x, mask=mask, weights=weights))
         with outside_autocast(x[0]):
-            z = self._pool(*(at_least_float32(f) for f in x), mask=mask, weights=weights)
+            return self._finished(self._pool(*(at_least_float32(f) for f in x), mask=mask, weights=weights))
+
+    def _finished(self, z: Tensor) -> Tensor:
+        """Normalisation and projection, in float32."""
+        if not len(self.normalize) and self.project is None:
+            return z  # torch.export takes no autocast region with nothing in it
+        with outside_autocast(z):
             z = self.normalize(z)
             return z if self.project is None else self.project(z.unsqueeze(-1)).squeeze(-1)
 
@@ -125,6 +137,14 @@ class Pool(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, layout={self.layout!r}"
+
+
+def _check_count(name: str, pooled_size: Callable[..., int], inputs: tuple[int, ...]) -> None:
+    """Refuse more or fewer feature tensors than the method takes."""
+    try:
+        inspect.signature(pooled_size).bind(*inputs)
+    except TypeError as error:
+        raise ValueError(f"{name} does not take {len(inputs)} feature tensor(s), in_features={inputs}") from error
 
 
 def _flat(name: str, value: Tensor | None, positions: tuple[int, ...]) -> Tensor | None:

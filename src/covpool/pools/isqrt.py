@@ -6,7 +6,8 @@ from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import register
-from covpool.ops import isqrt_covariance, vech
+from covpool.kernels.precision import PRECISIONS, Precision
+from covpool.ops import isqrt_covariance
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
@@ -28,19 +29,35 @@ class IterativeSquareRootPool(Pool):
         iterations: N.
         prenorm: t is the trace or the Frobenius norm of the covariance.
         postcomp: multiply by sqrt(t) at the end. The paper's batch norm variant is postcomp=False, normalize="bn".
+        precision: of the GPU kernels, see `covpool.ops.isqrt_covariance`.
 
     >>> import torch
     >>> IterativeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
     torch.Size([2, 2080])
     """
 
+    chooses_precision = True
+
     def __init__(
-        self, in_features: int, *, iterations: int = 5, prenorm: Prenorm = "trace", postcomp: bool = True, **common: Any
+        self,
+        in_features: int,
+        *,
+        iterations: int = 5,
+        prenorm: Prenorm = "trace",
+        postcomp: bool = True,
+        precision: Precision | None = None,
+        **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
         check_positive_int("iterations", iterations)
         check_choice("prenorm", prenorm, ("trace", "frobenius"))
-        self.options: dict[str, Any] = {"iterations": iterations, "prenorm": prenorm, "postcomp": postcomp}
+        check_choice("precision", precision, (None, *PRECISIONS))
+        self.options: dict[str, Any] = {
+            "iterations": iterations,
+            "prenorm": prenorm,
+            "postcomp": postcomp,
+            "precision": precision,
+        }
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        return vech(isqrt_covariance(x, mask=mask, weights=weights, **self.options))
+        return isqrt_covariance(x, mask=mask, weights=weights, vectorize=True, **self.options)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._registry import register
-from covpool.ops import covariance, powm_eigh, vech
+from covpool.ops import powm_covariance, vech
 from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
@@ -50,5 +50,4 @@ class MatrixPowerPool(Pool):
         self.options: dict[str, Any] = {"normalization": normalization, "eps": eps, "null_gradient": null_gradient}
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        sigma = covariance(x, mask=mask, weights=weights)
-        return vech(powm_eigh(sigma, self.alpha, **self.options))
+        return vech(powm_covariance(x, self.alpha, mask=mask, weights=weights, **self.options))

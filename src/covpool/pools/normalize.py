@@ -29,7 +29,7 @@ class UnitLength(nn.Module):
         return nn.functional.normalize(z, dim=-1)
 
 
-def make_normalization(chain: Normalize | Sequence[Normalize] | None, features: int) -> nn.Module:
+def make_normalization(chain: Normalize | Sequence[Normalize] | None, features: int) -> nn.Sequential:
     """The modules of a chain such as ("epn", "bn"), in order."""
     names = () if chain is None else (chain,) if isinstance(chain, str) else tuple(chain)
     modules: list[nn.Module] = []

@@ -1,0 +1,137 @@
+"""Whole training steps: a backbone with average pooling against the same backbone and maps with other heads."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import covpool
+from covpool.bench.measure import peak_memory, time_in_turns
+from covpool.bench.record import Record
+
+HEADS = ("avg", "isqrt", "mpn", "cov")
+
+
+def measure_model(
+    backbone: str, device: torch.device, seconds: float, *, batch: int = 128, size: int = 224
+) -> Iterator[Record]:
+    """Training steps of every head, eager and compiled, and the parts of the iSQRT 32k head on the same maps."""
+    for compiled in (False, True):
+        yield from training_steps(backbone, batch, device, seconds, size=size, compiled=compiled)
+    with torch.no_grad():
+        network = covpool.attach(backbone, "avg", 1000).eval()
+        maps = network.forward_features(torch.zeros(1, 3, size, size))
+    assert isinstance(maps, Tensor)
+    _, channels, side, _ = maps.shape
+    yield from head_parts(channels, batch, side, device, seconds)
+
+
+def training_steps(
+    backbone: str, batch: int, device: torch.device, seconds: float, *, size: int = 224, compiled: bool = False
+) -> Iterator[Record]:
+    """Time a training step (bf16 autocast, channels_last, fused SGD) for each head, with the last stride removed.
+
+    Args:
+        backbone: a name `covpool.attach` takes.
+        batch: images per step.
+        device: where.
+        seconds: about how long per head.
+        size: of the images.
+        compiled: compile the network.
+    """
+    yardstick = None
+    for head in HEADS:
+        torch.manual_seed(0)
+        model = covpool.attach(backbone, head, 1000).train().to(device).to(memory_format=torch.channels_last)
+        step = _step(model, batch, size, device, compiled)
+        timing = time_in_turns({head: step}, device, seconds)[head]
+        yardstick = yardstick or timing.median
+        yield Record(
+            suite="steps, compiled" if compiled else "steps",
+            name=f"{backbone} {head}",
+            shape=(batch, 3, size, size),
+            passes="training step",
+            median_ms=timing.median,
+            p20_ms=timing.p20,
+            p80_ms=timing.p80,
+            ratio=yardstick / timing.median,
+            extra={"images_per_s": 1e3 * batch / timing.median, "peak_mib": peak_memory(step, device)},
+        )
+
+
+def _step(model: nn.Module, batch: int, size: int, device: torch.device, compiled: bool) -> Callable[[], object]:
+    images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(1000, (batch,), device=device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
+    network: Any = torch.compile(model) if compiled else model
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            loss = nn.functional.cross_entropy(network(images), labels)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def head_parts(channels: int, batch: int, positions: int, device: torch.device, seconds: float) -> Iterator[Record]:
+    """What an iSQRT 32k head costs, part by part, each timed alone: reduction, pool, classifier, optimizer.
+
+    Args:
+        channels: of the backbone's last map.
+        batch: images.
+        positions: side of the map.
+        device: where.
+        seconds: about how long in all.
+    """
+    maps = torch.randn(batch, channels, positions, positions, device=device).to(torch.bfloat16)
+    maps = maps.contiguous(memory_format=torch.channels_last)
+    reduction = covpool.create_pool("avg", channels, reduce_to=256).reduce[0].to(device)
+    reduction = reduction.to(memory_format=torch.channels_last)
+    pool = covpool.create_pool("isqrt", 256).to(device)
+    large, small = nn.Linear(pool.out_features, 1000, device=device), nn.Linear(channels, 1000, device=device)
+    reduced = maps[:, :256].contiguous(memory_format=torch.channels_last)
+    calls = {
+        "average pooling": _autocast_call(lambda x: x.mean((2, 3)), maps),
+        "reduction": _autocast_call(reduction, maps),
+        "isqrt pool": _autocast_call(pool, reduced),
+        "classifier": _autocast_call(large, torch.randn(batch, pool.out_features, device=device)),
+        "classifier after average pooling": _autocast_call(small, torch.randn(batch, channels, device=device)),
+        "optimizer, head": _optimizer_call(nn.Sequential(reduction, large)),
+        "optimizer, head after average pooling": _optimizer_call(small),
+    }
+    for name, timing in time_in_turns(calls, device, seconds).items():
+        yield Record(
+            suite="head parts",
+            name=name,
+            shape=(batch, channels, positions, positions),
+            passes="optimizer" if name.startswith("optimizer") else "forward+backward",
+            median_ms=timing.median,
+            p20_ms=timing.p20,
+            p80_ms=timing.p80,
+        )
+
+
+def _autocast_call(module: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], object]:
+    x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+
+    def call() -> None:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            z = module(x)
+        z.backward(torch.ones_like(z))
+
+    return call
+
+
+def _optimizer_call(module: nn.Module) -> Callable[[], object]:
+    parameters = list(module.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9, fused=parameters[0].is_cuda)
+
+    def call() -> None:
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        optimizer.step()
+
+    return call

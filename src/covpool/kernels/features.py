@@ -1,0 +1,190 @@
+"""From features to centred, scaled operands, and from the gradient of a triangle to a direction."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from covpool.kernels.precision import Mode
+from covpool.kernels.tiles import (
+    add_diagonal,
+    load_operand,
+    store_operand,
+    store_symmetric,
+    tile_pointers,
+    triangle_offsets,
+    upper_tile,
+)
+
+# fmt: off
+
+CHANNEL_BLOCK = 64
+POSITION_BLOCK = 64
+TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
+
+
+@triton.jit
+def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, blocks,
+                   WEIGHTED: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr):
+    """Per channel the weighted mean over positions; per block of channels the weighted sum of squares about it.
+
+    The mean is taken first and subtracted before squaring, so large means cost no accuracy.
+    """
+    image = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    channels = block * BC + tl.arange(0, BC)
+    x += image * stride_b
+    total = tl.zeros((BN, BC), tl.float32)
+    for start in range(0, n, BN):
+        rows = start + tl.arange(0, BN)
+        inside = (rows[:, None] < n) & (channels[None, :] < c)
+        tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
+                       mask=inside, other=0.0).to(tl.float32)
+        if WEIGHTED:
+            weight = tl.load(w + image * n + rows, mask=rows < n, other=0.0)
+            total += tile * weight[:, None]
+        else:
+            total += tile
+    average = tl.sum(total, 0)
+    if not WEIGHTED:
+        average = average / n
+    tl.store(mean + image * c + channels, average, mask=channels < c)
+    square = tl.zeros((BN, BC), tl.float32)
+    for start in range(0, n, BN):
+        rows = start + tl.arange(0, BN)
+        inside = (rows[:, None] < n) & (channels[None, :] < c)
+        tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
+                       mask=inside, other=0.0).to(tl.float32)
+        centred = tl.where(inside, tile - average[None, :], 0.0)
+        if WEIGHTED:
+            weight = tl.load(w + image * n + rows, mask=rows < n, other=0.0)
+            square += centred * centred * weight[:, None]
+        else:
+            square += centred * centred
+    result = tl.sum(tl.sum(square, 1), 0)
+    if not WEIGHTED:
+        result = result / n
+    tl.store(squares + image * blocks + block, result)
+
+
+@triton.jit
+def trace_of(squares, image, blocks, BLOCKS: tl.constexpr):
+    """The trace of the covariance: the sum of the squares of all blocks of channels."""
+    index = tl.arange(0, BLOCKS)
+    return tl.sum(tl.load(squares + image * blocks + index, mask=index < blocks, other=0.0), 0)
+
+
+@triton.jit
+def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, stride_n, stride_c, blocks,
+                  rows_k, columns_k, rows_kt, columns_kt, tiny, root_n, k_scale, factor,
+                  WEIGHTED: tl.constexpr, COMPENSATED: tl.constexpr, WRITE_K: tl.constexpr, WRITE_KT: tl.constexpr,
+                  BLOCKS: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr, PARTS: tl.constexpr):
+    """k_scale K, K = sqrt(w_i / t) (x_i - mean), with t the trace, padded with zeros, as (n, c) and/or (c, n).
+
+    Also t itself, and the scale of the result: factor sqrt(t), or factor without post-compensation.
+    """
+    image = tl.program_id(0).to(tl.int64)
+    rows = tl.program_id(1) * BN + tl.arange(0, BN)
+    channels = tl.program_id(2) * BC + tl.arange(0, BC)
+    inside = (rows[:, None] < n) & (channels[None, :] < c)
+    t = trace_of(squares, image, blocks, BLOCKS)
+    zero = t < tiny
+    scale = tl.where(zero, 0.0, k_scale / tl.sqrt(tl.where(zero, 1.0, t)))
+    if (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
+        tl.store(trace + image, t)
+        tl.store(scales + image, tl.sqrt(t) * factor if COMPENSATED else t * 0.0 + factor)
+    tile = tl.load(x + image * stride_b + rows[:, None].to(tl.int64) * stride_n
+                   + channels[None, :].to(tl.int64) * stride_c, mask=inside, other=0.0).to(tl.float32)
+    average = tl.load(mean + image * c + channels, mask=channels < c, other=0.0)
+    tile = tile - average[None, :]
+    if WEIGHTED:
+        tile = tile * tl.sqrt(tl.load(w + image * n + rows, mask=rows < n, other=0.0))[:, None] * scale
+    else:
+        tile = tile * (scale / root_n)
+    tile = tl.where(inside, tile, 0.0)
+    if WRITE_K:
+        room = (rows[:, None] < rows_k) & (channels[None, :] < columns_k)
+        part = rows_k.to(tl.int64) * columns_k
+        pointers = k + image * part * PARTS + rows[:, None].to(tl.int64) * columns_k + channels[None, :]
+        store_operand(pointers, tile, part, room, PARTS)
+    if WRITE_KT:
+        room = (channels[:, None] < rows_kt) & (rows[None, :] < columns_kt)
+        part = rows_kt.to(tl.int64) * columns_kt
+        pointers = kt + image * part * PARTS + channels[:, None].to(tl.int64) * columns_kt + rows[None, :]
+        store_operand(pointers, tl.trans(tile), part, room, PARTS)
+
+
+@triton.jit
+def direction_kernel(g, norms, a, h, p, dp, c, g_stride, slot_stride, h_scale, dp_scale, half,
+                     START: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
+    """The symmetric direction H of the gradient g of an upper triangle, over its norm: h = h_scale H.
+
+    With START also the start of the chain: p = 3/2 I - half a and its derivative dp = dp_scale H.
+    """
+    matrix = tl.program_id(1).to(tl.int64)
+    i, j = upper_tile(tl.program_id(0), SIZE // T)
+    offsets, inside = triangle_offsets(i, j, c, T)
+    value = tl.load(g + matrix * g_stride + offsets, mask=inside, other=0.0)
+    rows = i * T + tl.arange(0, T)
+    columns = j * T + tl.arange(0, T)
+    if i == j:  # the lower half of a diagonal tile mirrors the upper one
+        value = tl.where(rows[:, None] == columns[None, :], value, value * 0.5)
+        value = value + tl.trans(tl.where(rows[:, None] == columns[None, :], 0.0, value))
+    else:
+        value = value * 0.5
+    norm = tl.load(norms + matrix)
+    value = value * tl.where(norm == 0.0, 0.0, 1.0 / tl.where(norm == 0.0, 1.0, norm))
+    store_symmetric(h + matrix * (SIZE * SIZE * PARTS), i, j, value * h_scale, SIZE, PARTS, T)
+    if START:
+        a_pointers = tile_pointers(a + matrix * (SIZE * SIZE * PARTS), i, j, SIZE, T, T)
+        a_tile = load_operand(a_pointers, SIZE * SIZE, PARTS)
+        start = add_diagonal(a_tile * -half, i, j, 1.5, T)
+        store_symmetric(p + matrix * slot_stride, i, j, start, SIZE, PARTS, T)
+        store_symmetric(dp + matrix * slot_stride, i, j, value * dp_scale, SIZE, PARTS, T)
+
+
+# fmt: on
+class Features:
+    """Features with their moments, ready to be centred and scaled into operands."""
+
+    def __init__(self, x: Tensor, w: Tensor | None, m: Mode, moments: tuple[Tensor, Tensor] | None = None) -> None:
+        self.x, self.w, self.mode = x, w, m
+        self.b, self.n, self.c = x.shape
+        self.blocks = triton.cdiv(self.c, CHANNEL_BLOCK)
+        self.mean, self.squares = moments or self._moments()
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        mean = self.x.new_empty(self.b, self.c, dtype=torch.float32)
+        squares = self.x.new_empty(self.b, self.blocks, dtype=torch.float32)
+        moments_kernel[(self.b, self.blocks)](
+            self.x, self._weights(), mean, squares, self.n, self.c, *self.x.stride(), self.blocks,
+            WEIGHTED=self.w is not None, BN=POSITION_BLOCK, BC=CHANNEL_BLOCK,
+        )  # fmt: skip
+        return mean, squares
+
+    def _weights(self) -> Tensor:
+        return self.x if self.w is None else self.w
+
+    def operands(
+        self, k_shape: tuple[int, int] | None, kt_shape: tuple[int, int] | None, factor: float, compensated: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """K (b, parts, n, c) and K^T (b, parts, c, n), padded to the shapes given, traces and result's scales."""
+        empty = self.x.new_empty(0, dtype=self.mode.storage)
+        parts = self.mode.parts
+        k = empty if k_shape is None else empty.new_empty(self.b, parts, *k_shape)
+        kt = empty if kt_shape is None else empty.new_empty(self.b, parts, *kt_shape)
+        trace, scales = self.mean.new_empty(self.b), self.mean.new_empty(self.b)
+        rows = max((k_shape or (0, 0))[0], (kt_shape or (0, 0))[1])
+        columns = max((k_shape or (0, 0))[1], (kt_shape or (0, 0))[0])
+        grid = (self.b, triton.cdiv(rows, POSITION_BLOCK), triton.cdiv(columns, CHANNEL_BLOCK))
+        center_kernel[grid](
+            self.x, self._weights(), self.mean, self.squares, k, kt, trace, scales, self.n, self.c, *self.x.stride(),
+            self.blocks, *(k_shape or (0, 0)), *(kt_shape or (0, 0)), TINY,
+            math.sqrt(self.n), self.mode.k_scale, factor,
+            WEIGHTED=self.w is not None, COMPENSATED=compensated,
+            WRITE_K=k_shape is not None, WRITE_KT=kt_shape is not None,
+            BLOCKS=triton.next_power_of_2(self.blocks), BN=POSITION_BLOCK, BC=CHANNEL_BLOCK, PARTS=parts,
+        )  # fmt: skip
+        return k, kt, trace, scales

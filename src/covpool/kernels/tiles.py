@@ -1,0 +1,133 @@
+"""Device functions on tiles, shared by all kernels.
+
+Every product of this package has the form x z^T with the inner dimension contiguous in both operands, because all the
+square matrices are symmetric: what the tensor cores read best. Matrices are padded to whole tiles: nothing is masked.
+An operand of two parts is a matrix followed by the matrix of its remainders, `part` elements further on.
+"""
+
+import triton
+import triton.language as tl
+
+# fmt: off
+
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
+
+@triton.jit
+def tile_pointers(base, i, j, ld, TI: tl.constexpr, TJ: tl.constexpr):
+    """Pointers to tile (i, j) of a row-major matrix with rows of length ld."""
+    rows = i * TI + tl.arange(0, TI)
+    columns = j * TJ + tl.arange(0, TJ)
+    return base + rows[:, None].to(tl.int64) * ld + columns[None, :]
+
+
+@triton.jit
+def load_operand(pointers, part, PARTS: tl.constexpr):
+    """The float32 value of a stored operand."""
+    value = tl.load(pointers).to(tl.float32)
+    if PARTS == 2:
+        value += tl.load(pointers + part).to(tl.float32)
+    return value
+
+
+@triton.jit
+def store_operand(pointers, value, part, where, PARTS: tl.constexpr):
+    """Store a float32 value in 16 bits, and with two parts its remainder."""
+    rounded = value.to(pointers.dtype.element_ty)
+    tl.store(pointers, rounded, mask=where)
+    if PARTS == 2:
+        tl.store(pointers + part, (value - rounded.to(tl.float32)).to(pointers.dtype.element_ty), mask=where)
+
+
+@triton.jit
+def dot_nt(x, z, acc):
+    """acc + x z^T in float32."""
+    if INTERPRETED:  # the interpreter multiplies bf16 wrongly
+        x = x.to(tl.float32)
+        z = z.to(tl.float32)
+    return tl.dot(x, tl.trans(z), acc)
+
+
+@triton.jit
+def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr):
+    """acc + x z^T for tiles behind pointers, remainders included."""
+    x_tile = tl.load(x)
+    z_tile = tl.load(z)
+    acc = dot_nt(x_tile, z_tile, acc)
+    if PARTS == 2:
+        acc = dot_nt(x_tile, tl.load(z + z_part), acc)
+        acc = dot_nt(tl.load(x + x_part), z_tile, acc)
+    return acc
+
+
+@triton.jit
+def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr):
+    """acc + x z^T and dacc + dx z^T + x dz^T, remainders included."""
+    x_tile = tl.load(x)
+    z_tile = tl.load(z)
+    dx_tile = tl.load(dx)
+    dz_tile = tl.load(dz)
+    acc = dot_nt(x_tile, z_tile, acc)
+    dacc = dot_nt(dx_tile, z_tile, dacc)
+    dacc = dot_nt(x_tile, dz_tile, dacc)
+    if PARTS == 2:
+        x_rest = tl.load(x + part)
+        z_rest = tl.load(z + part)
+        acc = dot_nt(x_rest, z_tile, acc)
+        acc = dot_nt(x_tile, z_rest, acc)
+        dacc = dot_nt(dx_tile, z_rest, dacc)
+        dacc = dot_nt(x_rest, dz_tile, dacc)
+        dacc = dot_nt(tl.load(dx + part), z_tile, dacc)
+        dacc = dot_nt(x_tile, tl.load(dz + part), dacc)
+    return acc, dacc
+
+
+@triton.jit
+def product_nt(x, z, i, j, ld_x, ld_z, x_part, z_part, inner,
+               PARTS: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr, BK: tl.constexpr):
+    """Tile (i, j) of x z^T."""
+    x_pointers = tile_pointers(x, i, 0, ld_x, TI, BK)
+    z_pointers = tile_pointers(z, j, 0, ld_z, TJ, BK)
+    acc = tl.zeros((TI, TJ), tl.float32)
+    for _ in range(0, inner, BK):
+        acc = step_nt(x_pointers, z_pointers, acc, x_part, z_part, PARTS)
+        x_pointers += BK
+        z_pointers += BK
+    return acc
+
+
+@triton.jit
+def store_symmetric(base, i, j, value, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
+    """Store a tile of a symmetric matrix of order SIZE and its mirror image."""
+    store_operand(tile_pointers(base, i, j, SIZE, T, T), value, SIZE * SIZE, None, PARTS)
+    if i != j:
+        store_operand(tile_pointers(base, j, i, SIZE, T, T), tl.trans(value), SIZE * SIZE, None, PARTS)
+
+
+@triton.jit
+def add_diagonal(value, i, j, amount, T: tl.constexpr):
+    """value + amount I on tile (i, j)."""
+    rows = i * T + tl.arange(0, T)
+    columns = j * T + tl.arange(0, T)
+    return tl.where(rows[:, None] == columns[None, :], value + amount, value)
+
+
+@triton.jit
+def upper_tile(item, TILES: tl.constexpr):
+    """The item-th tile (i, j), i <= j, of the upper triangle of TILES x TILES, row by row."""
+    i = 0
+    start = 0
+    for row in tl.static_range(1, TILES):
+        begin = row * TILES - row * (row - 1) // 2
+        i = tl.where(item >= begin, row, i)
+        start = tl.where(item >= begin, begin, start)
+    return i, i + item - start
+
+
+@triton.jit
+def triangle_offsets(i, j, c, T: tl.constexpr):
+    """Where the entries of tile (i, j) stand in the row-by-row upper triangle of a c x c matrix, and which do."""
+    rows = (i * T + tl.arange(0, T)).to(tl.int64)[:, None]
+    columns = (j * T + tl.arange(0, T)).to(tl.int64)[None, :]
+    inside = (rows <= columns) & (columns < c)
+    return rows * (2 * c - rows - 1) // 2 + columns, inside

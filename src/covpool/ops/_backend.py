@@ -1,0 +1,49 @@
+"""Which back-end computes: torch's own operations, or our kernels. Pure choices, made in one place."""
+
+import importlib.util
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from covpool.kernels.precision import Precision, in_range
+from covpool.kernels.shape import padded, tiling
+
+Backend = Literal["torch", "triton"]
+
+TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's products do as well
+
+
+def kernels_serve(dtype: torch.dtype, order: int, iterations: int, prenorm: str) -> bool:
+    """Whether the kernels know this case: not float64, trace normalisation, 2 to 9 iterations, order up to 1024."""
+    known = dtype != torch.float64 and prenorm == "trace"
+    return known and iterations >= 2 and in_range(iterations) and order <= LARGEST_ORDER
+
+
+def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: bool) -> Backend:
+    """The kernels on a GPU wherever they serve the case. Asking for them elsewhere is refused."""
+    if asked == "torch" or (asked == "auto" and not (served and device_type == "cuda" and TRITON_INSTALLED)):
+        return "torch"
+    if not served:
+        raise ValueError(
+            "backend 'triton' serves float32 and half precision, prenorm 'trace', 2 to 9 iterations and matrices up to "
+            f"order {LARGEST_ORDER}; use backend='torch' or 'auto' for anything else"
+        )
+    return "triton"
+
+
+def kernel_form(n: int, c: int) -> Literal["primal", "dual"]:
+    """The cheaper form in whole tiles: dual where the n x n matrix has fewer of them."""
+    return "dual" if padded(n, tiling(n, 1).tile) < padded(c, tiling(c, 1).tile) else "primal"
+
+
+def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
+    """What was asked for; else TF32's accuracy inside autocast or where torch's own setting allows it, else float32.
+
+    Call it before autocast is left.
+    """
+    if asked is not None:
+        return asked
+    inside = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
+    return "tf32" if inside or torch.backends.cuda.matmul.allow_tf32 else "float32"

@@ -1,0 +1,155 @@
+"""The autograd Functions of iSQRT-COV: by polynomial, by eigenvalues, by kernels."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool.ops._autograd import Differentiable
+from covpool.ops._isqrt_forms import (
+    Polynomial,
+    adjoint,
+    normalized,
+    scaled,
+    scaled_adjoint,
+    smaller,
+    spectral,
+    spectral_adjoint,
+    tangent,
+    through_norm,
+    value,
+)
+from covpool.ops._precision import outside_autocast
+from covpool.ops.sqrtm_newton_schulz import Prenorm
+from covpool.ops.symmetric import symmetrize
+from covpool.ops.vech import unvech, vech
+
+
+def _constant_weights(differentiated: bool) -> None:
+    if differentiated:
+        raise RuntimeError("this form of isqrt_covariance has no derivative in the weights; ask for form='primal'")
+
+
+class ByPolynomial(Differentiable):
+    """Primal and dual form. Only x and the weights are kept; the backward runs the iteration again."""
+
+    @staticmethod
+    def forward(
+        x: Tensor, w: Tensor | None, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool
+    ) -> Tensor:
+        return value(x, w, form, iterations, prenorm, postcomp)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, *ctx.options = inputs
+        ctx.save_for_backward(x, w)
+        ctx.save_for_forward(x, w)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        _constant_weights(ctx.needs_input_grad[1])
+        x, w = ctx.saved_tensors
+        with outside_autocast(g):
+            return adjoint(x, w, g, *ctx.options), None, None, None, None, None
+
+
+class _ByPolynomialJvp(ByPolynomial):
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+        _constant_weights(dw is not None)
+        x, w = ctx.saved_tensors
+        return tangent(x, w, dx, *ctx.options)
+
+
+ByPolynomial.with_jvp = _ByPolynomialJvp
+
+
+class ByEigenvalues(Differentiable):
+    """Spectral form, given K, t and the decomposition, which is kept.
+
+    A derivative of the derivative goes through the polynomial instead.
+    """
+
+    @staticmethod
+    def forward(
+        x: Tensor, w: Tensor | None, k: Tensor, t: Tensor, a: Tensor, eigenvalues: Tensor, u: Tensor, *options: Any
+    ) -> Tensor:
+        iterations, _, postcomp = options
+        y = spectral(k, a, eigenvalues, u, iterations)
+        return y * t.sqrt() if postcomp else y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, _, _, _, eigenvalues, u, *ctx.options = inputs
+        ctx.save_for_backward(x, w, eigenvalues, u)
+        ctx.save_for_forward(x, w, eigenvalues, u)  # torch's vmap rule expects the same tensors in both
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        _constant_weights(ctx.needs_input_grad[1])
+        x, w, eigenvalues, u = ctx.saved_tensors
+        iterations, prenorm, postcomp = ctx.options
+        with outside_autocast(g):
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                dx = adjoint(x, w, g, smaller(*x.shape[-2:]), iterations, prenorm, postcomp)
+            else:
+                k, t = normalized(scaled(x, w), prenorm)
+                gradient = spectral_adjoint(k, symmetrize(g), eigenvalues, u, iterations)
+                dx = scaled_adjoint(through_norm(gradient, k, t, prenorm, postcomp), w)
+        return dx, *[None] * 9
+
+
+class _ByEigenvaluesJvp(ByEigenvalues):
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+        _constant_weights(dw is not None)
+        x, w, _, _ = ctx.saved_tensors
+        return tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options)
+
+
+ByEigenvalues.with_jvp = _ByEigenvaluesJvp
+
+
+class ByKernels(Differentiable):
+    """The triangle of the result by our kernels, given what their forward computed; x, A and the moments are kept.
+
+    A derivative of the derivative, and the tangent, go through torch's operations instead.
+    """
+
+    @staticmethod
+    def forward(
+        x: Tensor, w: Tensor | None, z: Tensor, a: Tensor, mean: Tensor, squares: Tensor, *options: Any
+    ) -> Tensor:
+        return z.view_as(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, w, _, a, mean, squares, *ctx.options = inputs
+        ctx.save_for_backward(x, w, a, mean, squares)
+        ctx.save_for_forward(x, w, a, mean, squares)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        _constant_weights(ctx.needs_input_grad[1])
+        x, w, a, mean, squares = ctx.saved_tensors
+        form, iterations, postcomp, precision = ctx.options
+        with outside_autocast(g):
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                dx = adjoint(x.float(), w, torch.triu(unvech(g)), form, iterations, "trace", postcomp).to(x.dtype)
+            else:
+                from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
+
+                dx = isqrt.backward(x, w, a, mean, squares, g, form, iterations, postcomp, precision)
+        return dx, *[None] * 9
+
+
+class _ByKernelsJvp(ByKernels):
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+        _constant_weights(dw is not None)
+        x, w, *_ = ctx.saved_tensors
+        form, iterations, postcomp, _ = ctx.options
+        return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))
+
+
+ByKernels.with_jvp = _ByKernelsJvp

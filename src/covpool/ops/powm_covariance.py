@@ -1,0 +1,175 @@
+"""From features to a power of their covariance, through the eigenvalues of the smaller of the two Gram matrices.
+
+With K (n, c) the centred features scaled so that the covariance is t K^T K, t its trace, and K K^T = V diag(l) V^T, the
+rows of U = diag(l)^(-1/2) V^T K are the eigenvectors of the covariance in its range, and t l its eigenvalues there.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_features
+from covpool.ops import _divided_differences
+from covpool.ops._autograd import Differentiable
+from covpool.ops._eigh import eigh
+from covpool.ops._isqrt_forms import gram, normalized, scaled, smaller
+from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops._spectral import compose, once, slope_in_alpha
+from covpool.ops.covariance import covariance
+from covpool.ops.positions import keep_positions
+from covpool.ops.powm_eigh import (
+    Normalization,
+    NullGradient,
+    Threshold,
+    check_alpha,
+    check_options,
+    divide_by_norm,
+    null_threshold,
+    powm_eigh,
+)
+from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
+from covpool.ops.symmetric import symmetrize
+
+Form = Literal["primal", "dual"]
+
+
+def _decompose(k0: Tensor, eps: Threshold | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """t, l, V and U of centred features; null eigenvalues, and their rows of U, are zero."""
+    k, t = normalized(k0, "trace")
+    values, v = eigh(gram(k, "dual"))
+    w = v.mT @ k
+    # |w_i|^2 is closer to the small eigenvalues than the solver's values, and makes the rows of U unit vectors.
+    # Those are added as zeros because they are NaN where the solver failed.
+    eigenvalues = (w * w).sum(-1) + values * 0
+    in_unit_of_x = eigenvalues * t.squeeze(-1)
+    null = in_unit_of_x <= null_threshold(in_unit_of_x, eps, k.shape[-1])
+    eigenvalues = torch.where(null, 0, eigenvalues)
+    return t, eigenvalues, v, w * reciprocal_or_zero(eigenvalues).sqrt().unsqueeze(-1)
+
+
+def _slope(
+    u: Tensor,  # (..., n, c)
+    h: Tensor,  # (..., n, c), U H
+    eigenvalues: Tensor,  # (..., n)
+    alpha: Tensor,  # ()
+    *,
+    within: float,
+    released: bool,
+) -> Tensor:  # (..., n, c)
+    """U L[H] for the derivative L of the power in a symmetric direction H, its range-range block times `within`.
+
+    Range-range: divided differences D. Range-null: l^(alpha - 1) (H - what U spans), dropped by the released code.
+    """
+    inside = h @ u.mT
+    d = within * _divided_differences.of_power(eigenvalues, alpha)
+    if released:
+        return (d * inside) @ u
+    null = eigenvalues == 0
+    q = torch.where(null, 0, torch.where(null, 1, eigenvalues) ** (alpha - 1)).unsqueeze(-1)
+    return ((d - q) * inside) @ u + q * h
+
+
+class _DualPower(Differentiable):
+    """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; once differentiable.
+
+    The power is homogeneous, (k0^T k0)^alpha = t^alpha (K^T K)^alpha for any t, so t is a constant in its derivatives.
+    """
+
+    @staticmethod
+    def forward(
+        k0: Tensor, alpha: Tensor, t: Tensor, eigenvalues: Tensor, v: Tensor, u: Tensor, released: bool
+    ) -> Tensor:
+        return compose(u.mT, eigenvalues**alpha) * t**alpha
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.released = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
+        dk0 = dalpha = None
+        with outside_autocast(g):
+            h = u @ symmetrize(g)
+            if ctx.needs_input_grad[0]:
+                rows = _slope(u, h, eigenvalues, alpha, within=1, released=ctx.released)
+                scale = 2 * t**alpha * reciprocal_or_zero(t).sqrt()
+                dk0 = once(v @ (rows * (eigenvalues.sqrt().unsqueeze(-1) * scale)), k0, alpha)
+            if ctx.needs_input_grad[1]:
+                slope = slope_in_alpha(eigenvalues * t.squeeze(-1), alpha)
+                dalpha = once((slope * (h * u).sum(-1)).sum(), k0, alpha)
+        return dk0, dalpha, None, None, None, None, None
+
+
+class _DualPowerJvp(_DualPower):
+    @staticmethod
+    def jvp(ctx: Any, dk0: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
+        k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
+        dz = torch.zeros_like(k0.mT @ k0)
+        if dk0 is not None:
+            root = eigenvalues.sqrt().unsqueeze(-1)
+            dw = v.mT @ dk0 * reciprocal_or_zero(t).sqrt()
+            h = root * dw + (u @ dw.mT) @ (root * u)  # U (dK^T K + K^T dK)
+            half = u.mT @ _slope(u, h, eigenvalues, alpha, within=0.5, released=ctx.released)
+            dz = dz + (half + half.mT) * t**alpha
+        if dalpha is not None:
+            dz = dz + dalpha * compose(u.mT, slope_in_alpha(eigenvalues * t.squeeze(-1), alpha))
+        return once(dz, k0, alpha)
+
+
+_DualPower.with_jvp = _DualPowerJvp
+
+
+def choose_form(n: int, c: int, weight_gradient: bool, exporting: bool) -> Form:
+    """The smaller matrix; the covariance itself for gradients in the weights, and in exported graphs of any shape."""
+    return "primal" if weight_gradient or exporting else smaller(n, c)
+
+
+@full_precision
+def powm_covariance(
+    x: Tensor,  # (..., n, c)
+    alpha: float | Tensor,
+    *,
+    eps: Threshold | float = "rank",
+    normalization: Normalization | None = None,
+    null_gradient: NullGradient = "exact",
+    mask: Tensor | None = None,  # (..., n) bool, True = keep
+    weights: Tensor | None = None,  # (..., n)
+    form: Form | Literal["auto"] = "auto",
+) -> Tensor:  # (..., c, c)
+    """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
+
+    Args:
+        x: features, one row per position.
+        alpha, eps, normalization, null_gradient: see `powm_eigh`.
+        mask, weights: see `covariance`.
+        form: "primal" decomposes the c x c covariance, "dual" the n x n Gram matrix of the features; both give the same
+            result, and "auto" takes the smaller. The derivative of "dual" in a weight is infinite where that weight is
+            zero ("auto" chooses "primal" for weights that require grad).
+
+    Shape: (..., n, c) -> (..., c, c).
+
+    Reference: "Deep CNNs Meet Global Covariance Pooling", MPN-COV; the dual form is ours.
+
+    >>> import torch
+    >>> x = torch.randn(2, 49, 64, dtype=torch.float64)
+    >>> torch.allclose(powm_covariance(x, 0.5), powm_eigh(covariance(x), 0.5))
+    True
+    """
+    check_features(x)
+    check_options(eps, normalization, null_gradient)
+    check_choice("form", form, ("auto", "primal", "dual"))
+    n, c = x.shape[-2:]
+    weight_gradient = weights is not None and weights.requires_grad
+    chosen = choose_form(n, c, weight_gradient, torch.compiler.is_exporting()) if form == "auto" else form
+    if chosen == "primal":
+        sigma = covariance(x, mask=mask, weights=weights)
+        return powm_eigh(sigma, alpha, eps=eps, normalization=normalization, null_gradient=null_gradient)
+    power = check_alpha(alpha, x)
+    k0 = scaled(*keep_positions(x, mask, weights))
+    decomposition = _decompose(k0.detach(), eps)
+    z: Tensor = _DualPower.call(k0, power, *decomposition, null_gradient == "released")
+    return divide_by_norm(z, decomposition[-1][..., -1:, :].mT, normalization)

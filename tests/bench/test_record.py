@@ -1,0 +1,31 @@
+import json
+from pathlib import Path
+
+import torch
+
+from covpool.bench.record import Record, environment, write_records
+
+RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
+
+
+def test_records_are_lines_of_json_that_say_where_they_come_from(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "records.jsonl"
+    where = environment(torch.device("cpu"), seed=7)
+    write_records(path, [RECORD, RECORD], where)
+    write_records(path, [RECORD], where)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(lines) == 3, "records are appended"
+    (line, *others) = lines
+    assert others == [line, line]
+    assert (line["suite"], line["name"], line["shape"]) == ("isqrt", "covpool", [2, 49, 64])
+    assert (line["median_ms"], line["p20_ms"], line["p80_ms"], line["ratio"]) == (1.5, 1.25, 2.0, 3.0)
+    assert (line["value_error"], line["gradient_error"], line["seed"]) == (1e-6, None, 7)
+
+
+def test_the_environment_is_told() -> None:
+    where = environment(torch.device("cpu"), seed=0)
+    assert where["torch"] == torch.__version__ and "CPU" in where["device"]
+    assert where["command"].startswith("covpool")
+    assert where["commit"] and " " not in where["commit"]
+    assert where["threads"] == torch.get_num_threads()
+    json.dumps(where)

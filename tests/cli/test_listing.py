@@ -1,0 +1,15 @@
+import covpool
+from cli.runner import refused, run
+
+
+def test_all_pools_and_networks_are_listed() -> None:
+    result = run("list")
+    assert result.exit_code == 0
+    for name in (*covpool.list_pools(), "alexnet", "vgg16_bn", "densenet201", "32k, 12k, 8k", "2k_4g"):
+        assert name in result.output
+
+
+def test_names_of_models_one_a_line() -> None:
+    result = run("list", "--models", "resnet50_isqrt_*")
+    assert result.output.split() == covpool.list_models("resnet50_isqrt_*")
+    assert "no model matches" in refused("list", "--models", "lenet*")

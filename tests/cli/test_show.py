@@ -1,0 +1,33 @@
+import covpool
+from cli.runner import refused, run
+
+
+def test_a_pool() -> None:
+    result = run("show", "isqrt")
+    info = covpool.pool_info("isqrt")
+    assert result.exit_code == 0
+    for text in (info.paper, info.formula, info.size, info.cost, "iterations=5"):
+        assert text in result.output
+
+
+def test_a_model_stands_beside_the_row_of_the_paper() -> None:
+    result = run("show", "resnet50_isqrt_32k", "--no-measure")
+    assert result.exit_code == 0
+    for text in ("56.93M", "56,929,832", "6.31 G", "6.311 G", "6.445 G", "32,896", "22.14 / 6.22", "not measured"):
+        assert text in result.output
+
+
+def test_a_model_is_measured_and_may_have_no_row_in_the_paper() -> None:
+    result = run("show", "alexnet_isqrt_2k", "--batch", "2", "--device", "cpu")
+    assert result.exit_code == 0
+    assert "not measured" not in result.output and "cpu, batch 2" in result.output
+    assert " ms" in result.output and " MiB" in result.output and "error" not in result.output
+
+
+def test_an_unknown_name() -> None:
+    assert "did you mean 'isqrt'" in refused("show", "isqt")
+    assert "did you mean 'resnet50'" in refused("show", "resnet51")
+
+
+def test_a_wrong_option() -> None:
+    assert "`batch` must be a positive integer" in refused("show", "resnet18", "--batch", "0")

@@ -1,0 +1,56 @@
+"""Every kernel test runs in memory full of NaN; interpreted, with small tiles, because the interpreter is slow."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+if importlib.util.find_spec("triton") is None:
+    collect_ignore_glob = ["test_*.py"]
+else:
+    import triton
+
+    from covpool.kernels import shape, sqrtm  # noqa: F401  (brings every module of the package)
+
+SMALL = 16
+
+
+def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    """Replace a name in every module of the kernels that uses it."""
+    for module in [m for key, m in sys.modules.items() if key.startswith("covpool.kernels.")]:
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    if triton.knobs.runtime.interpret:
+        replace(monkeypatch, "tiling", lambda order, parts: shape.Tiling(SMALL, SMALL, 4, 1, 1))
+        for name in ("CHANNEL_TILE", "CHANNEL_BLOCK", "POSITION_BLOCK"):
+            replace(monkeypatch, name, SMALL)
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernels do not write is NaN."""
+
+    def poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def allocate_poisoned(*args: Any, **kwargs: Any) -> Tensor:
+            memory = allocate(*args, **kwargs)
+            return memory.fill_(torch.nan) if memory.is_floating_point() and not memory.is_meta else memory
+
+        return allocate_poisoned
+
+    monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
+    monkeypatch.setattr(Tensor, "new_empty", poisoned(Tensor.new_empty))
+
+
+@pytest.fixture(params=[True, False], ids=["program_per_matrix", "launch_per_step"])
+def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Each way of launching the chain in turn, whatever the batch."""
+    replace(monkeypatch, "one_program_per_matrix", lambda batch: request.param)
+    return bool(request.param)

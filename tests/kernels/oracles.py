@@ -1,0 +1,47 @@
+"""What the tests of the kernels compare with: float64 and plain autograd on the CPU."""
+
+import torch
+from torch import Tensor
+
+from cases import generator
+from covpool.ops import reference
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LARGEST_ERROR = {"float32": 1e-5, "tf32": 2e-3, "bf16": 3e-2}
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    """Normal float32 numbers on the device under test."""
+    return torch.randn(shape, generator=generator(seed)).to(DEVICE)
+
+
+def position_weights(b: int, n: int) -> Tensor:
+    """Uneven weights (b, n) that sum to one; every third position has none."""
+    w = torch.rand(b, n, generator=generator(5)) + 0.1
+    w[:, 2::3] = 0
+    return (w / w.sum(-1, keepdim=True)).to(DEVICE)
+
+
+def split(value: Tensor, dtype: torch.dtype, parts: int) -> Tensor:
+    """An operand (..., parts, rows, columns): the rounded value, and with two parts its remainder."""
+    rounded = value.to(dtype)
+    return torch.stack([rounded, (value - rounded.float()).to(dtype)][:parts], -3)
+
+
+def covariance(x: Tensor, w: Tensor | None) -> Tensor:
+    """The float64 covariance (b, c, c) of features (b, n, c) under weights that sum to one."""
+    w = torch.full(x.shape[:2], 1 / x.shape[1], dtype=torch.float64) if w is None else w.cpu().double()
+    centred = x - (w.unsqueeze(-1) * x).sum(1, keepdim=True)
+    return centred.mT @ (w.unsqueeze(-1) * centred)
+
+
+def isqrt_and_gradient(
+    x: Tensor, w: Tensor | None, g: Tensor, iterations: int, postcomp: bool
+) -> tuple[Tensor, Tensor]:
+    """The triangle of the result, and the gradient in x for the gradient g of that triangle."""
+    x = x.detach().cpu().double().requires_grad_()
+    root = reference.isqrt_iterated(covariance(x, w), iterations, postcomp=postcomp)
+    rows, columns = torch.triu_indices(x.shape[2], x.shape[2])
+    z = root[:, rows, columns]
+    (dx,) = torch.autograd.grad(z, x, g.cpu().double())
+    return z.detach().to(DEVICE), dx.to(DEVICE)

@@ -1,0 +1,192 @@
+"""covpool.kernels.isqrt: value and gradient against float64, in every mode, on hard features, in poisoned memory."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from covpool.kernels import isqrt
+from covpool.kernels.precision import PRECISIONS
+from kernels.oracles import DEVICE, LARGEST_ERROR, isqrt_and_gradient, position_weights, randn
+from ops.oracles import relative_error
+
+FORMS = ("primal", "dual")
+SHAPES = {"primal": (1, 9, 20), "dual": (1, 20, 9)}  # two tiles along the chain, one along the other side
+ON_GPU = [(3, 196, 256), (3, 49, 256), (2, 100, 512), (3, 784, 64)] if DEVICE == "cuda" else []
+
+
+def root(
+    x: Tensor, w: Tensor | None, g: Tensor, form: str,
+    iterations: int = 2, postcomp: bool = True, precision: str = "float32",
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The triangle of the root, and the gradient in x for the gradient g of that triangle."""
+    options = (form, iterations, postcomp, precision)
+    z, *saved = isqrt.forward(x, w, *options)
+    return z, isqrt.backward(x, w, *saved, g, *options)
+
+
+def upstream(x: Tensor) -> Tensor:
+    return randn(x.shape[0], isqrt.triangle(x.shape[2]), seed=1)
+
+
+def assert_exact(x: Tensor, w: Tensor | None, form: str, **options: Any) -> None:
+    """Value and gradient are those of float64, up to the precision."""
+    g = upstream(x)
+    z, dx = root(x, w, g, form, **options)
+    exact, exact_dx = isqrt_and_gradient(x, w, g, options.get("iterations", 2), options.get("postcomp", True))
+    largest = LARGEST_ERROR[options.get("precision", "float32")]
+    assert z.dtype == torch.float32 and dx.dtype == x.dtype
+    assert relative_error(z, exact) <= largest
+    assert relative_error(dx, exact_dx) <= largest
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_precision_in_both_forms_and_launches(form: str, precision: str) -> None:
+    assert_exact(randn(*SHAPES[form]) + 3, None, form, iterations=3, precision=precision)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("iterations", [2, 5])
+def test_number_of_iterations(form: str, iterations: int) -> None:
+    assert_exact(randn(*SHAPES[form]), None, form, iterations=iterations)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("postcomp", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_weights_and_compensation(form: str, postcomp: bool, weighted: bool) -> None:
+    x = randn(2, 9, 18) + 3
+    assert_exact(x, position_weights(2, 9) if weighted else None, form, postcomp=postcomp)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(1, 18, 5), (1, 5, 18), (1, 2, 1), *ON_GPU])
+def test_shapes(form: str, shape: tuple[int, int, int]) -> None:
+    assert_exact(randn(*shape), None, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_real_shapes_with_five_iterations(form: str, precision: str, shape: tuple[int, int, int]) -> None:
+    assert_exact(randn(*shape), position_weights(*shape[:2]), form, iterations=5, precision=precision)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_channels_first_features_are_read_and_answered_in_their_own_strides(form: str) -> None:
+    x = randn(2, 5, 12).mT
+    g = upstream(x)
+    z, dx = root(x, None, g, form)
+    contiguous, contiguous_dx = root(x.contiguous(), None, g, form)
+    assert torch.equal(z, contiguous) and torch.equal(dx, contiguous_dx)
+    assert dx.stride() == x.stride()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_other_channel_of_a_wider_tensor(form: str) -> None:
+    wide = randn(2, 9, 2 * 5)
+    assert_exact(wide[:, :, ::2], None, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_features_lose_only_what_rounding_the_gradient_costs(form: str, dtype: torch.dtype) -> None:
+    x = randn(2, 9, 5).to(dtype)
+    g = upstream(x)
+    z, dx = root(x, None, g, form)
+    exact, exact_dx = isqrt_and_gradient(x, None, g, 2, True)
+    assert z.dtype == torch.float32 and dx.dtype == dtype
+    assert relative_error(z, exact) <= 1e-5
+    assert relative_error(dx, exact_dx) <= torch.finfo(dtype).eps
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_zero_maps_give_zero_and_leave_the_others_alone(form: str, postcomp: bool) -> None:
+    x = randn(2, 9, 5)
+    x[0] = 0
+    g = upstream(x)
+    z, dx = root(x, None, g, form, postcomp=postcomp)
+    assert not z[0].any() and not dx[0].any()
+    alone, alone_dx = root(x[1:], None, g[1:], form, postcomp=postcomp)
+    assert torch.equal(z[1:], alone) and torch.equal(dx[1:], alone_dx)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("x", [randn(1, 1, 20), torch.full((1, 9, 20), 2.5, device=DEVICE)], ids=["one", "constant"])
+def test_features_without_variance_give_zero(form: str, x: Tensor) -> None:
+    z, dx = root(x, None, upstream(x), form)
+    assert not z.any() and not dx.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_that_keep_no_position_give_zero(form: str) -> None:
+    x = randn(1, 9, 5)
+    z, dx = root(x, x.new_zeros(1, 9), upstream(x), form)
+    assert not z.any() and not dx.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_scale_of_the_features(form: str, scale: float) -> None:
+    for postcomp in (True, False):
+        assert_exact(randn(1, 9, 5) * scale, None, form, postcomp=postcomp)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gradient_of_zero_gives_zero_and_its_scale_does_not_matter(form: str) -> None:
+    x = randn(3, 9, 5)
+    g = upstream(x)
+    g = torch.stack([torch.zeros_like(g[0]), g[1] * 2.0**-30, g[2] * 2.0**30])
+    _, dx = root(x, None, g, form)
+    _, exact_dx = isqrt_and_gradient(x, None, g, 2, True)
+    assert not dx[0].any()
+    for value, exact in zip(dx[1:], exact_dx[1:], strict=True):
+        assert relative_error(value, exact) <= 1e-5
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("form", FORMS)
+def test_nan_stays_in_its_item(form: str) -> None:
+    x = randn(2, 9, 5)
+    g = upstream(x)
+    clean, clean_dx = root(x, None, g, form)
+    x[0, 4, 2] = torch.nan
+    z, dx = root(x, None, g, form)
+    assert z[0].isnan().any() and dx[0].isnan().any()
+    assert torch.equal(z[1], clean[1]) and torch.equal(dx[1], clean_dx[1])
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("form", FORMS)
+def test_two_runs_give_the_same_bits(form: str) -> None:
+    x = randn(2, 9, 5) if DEVICE == "cpu" else randn(64, 196, 256)
+    first, second = root(x, None, upstream(x), form), root(x, None, upstream(x), form)
+    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_empty_batch(form: str) -> None:
+    x = randn(0, 9, 5)
+    z, dx = root(x, None, upstream(x), form)
+    assert z.shape == (0, 15) and dx.shape == x.shape
+
+
+def test_refuses_ten_iterations() -> None:
+    with pytest.raises(ValueError, match="at most 9 iterations; got 10"):
+        isqrt.forward(randn(1, 9, 5), None, "primal", 10, True, "tf32")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_schema_and_fake_shapes(form: str, dtype: torch.dtype) -> None:
+    x = randn(2, 5, 9).mT.to(dtype)
+    options = (form, 2, True, "tf32")
+    _, *saved = isqrt.forward(x, None, *options)
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(isqrt.forward, (x, None, *options), test_utils=checks)
+    torch.library.opcheck(isqrt.backward, (x, None, *saved, upstream(x), *options), test_utils=checks)

@@ -1,0 +1,46 @@
+"""covpool.kernels.precision: what fp16 can hold, and how operands are scaled into it."""
+
+import math
+
+import pytest
+import torch
+
+from covpool.kernels.precision import LARGEST_HALF, PRECISIONS, in_range, mode, slope_bound
+from kernels.oracles import LARGEST_ERROR
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 9])
+def test_slope_bound_is_the_slope_of_the_factor_at_eigenvalue_zero(iterations: int) -> None:
+    eigenvalue = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    y, p = eigenvalue, torch.ones((), dtype=torch.float64)
+    for _ in range(iterations):
+        half = 1.5 - 0.5 * p * y
+        y, p = y * half, half * p
+    (slope,) = torch.autograd.grad(p, eigenvalue)
+    assert slope_bound(iterations) == pytest.approx(-float(slope), rel=1e-12)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("iterations", [2, 5, 9])
+def test_scales_are_powers_of_two_that_keep_the_derivative_in_range(precision: str, iterations: int) -> None:
+    m = mode(precision, iterations)
+    for scale in (m.k_scale, m.y_scale, m.direction_scale):
+        assert math.log2(scale).is_integer()
+    assert m.direction_scale * slope_bound(iterations) <= LARGEST_HALF
+    assert m.direction_scale * m.y_scale < torch.finfo(torch.float16).max
+
+
+def test_storage_and_parts() -> None:
+    assert {p: (mode(p, 5).storage, mode(p, 5).parts) for p in PRECISIONS} == {
+        "float32": (torch.float16, 2),
+        "tf32": (torch.float16, 1),
+        "bf16": (torch.bfloat16, 1),
+    }
+    assert set(LARGEST_ERROR) == set(PRECISIONS)
+
+
+@pytest.mark.parametrize("iterations", [10, 20])
+def test_refuses_what_overflows(iterations: int) -> None:
+    assert not in_range(iterations)
+    with pytest.raises(ValueError, match=f"at most 9 iterations; got {iterations}"):
+        mode("tf32", iterations)

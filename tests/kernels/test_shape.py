@@ -1,0 +1,26 @@
+"""covpool.kernels.shape: the tiling is whole, and the launch depends on the batch alone."""
+
+import pytest
+
+from covpool.kernels import shape
+
+
+@pytest.mark.parametrize("order", [1, 49, 64, 65, 196, 256, 512, 1024])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_tiles_are_powers_of_two_made_of_whole_inner_steps(order: int, parts: int) -> None:
+    t = shape.tiling(order, parts)
+    for size in (t.tile, t.inner, t.warps):
+        assert size & (size - 1) == 0
+    assert t.tile % t.inner == 0
+    assert t.inner >= 16  # the shortest inner dimension of a tensor-core product in 16 bits
+    assert t.stages >= 1 and t.pair_stages >= 1
+
+
+@pytest.mark.parametrize(("size", "multiple", "expected"), [(1, 64, 64), (64, 64, 64), (65, 64, 128), (512, 128, 512)])
+def test_padded(size: int, multiple: int, expected: int) -> None:
+    assert shape.padded(size, multiple) == expected
+
+
+def test_large_batches_give_each_matrix_a_program() -> None:
+    assert shape.one_program_per_matrix(128)
+    assert not shape.one_program_per_matrix(1)

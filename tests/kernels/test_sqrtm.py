@@ -1,0 +1,94 @@
+"""covpool.kernels.sqrtm: the root of given matrices and its gradient against float64."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from covpool.kernels import sqrtm
+from covpool.kernels.precision import PRECISIONS
+from covpool.ops import reference
+from kernels.oracles import DEVICE, LARGEST_ERROR, randn
+from ops.oracles import relative_error
+
+ORDERS = [2, 20] if DEVICE == "cpu" else [2, 20, 64, 130, 256]
+
+
+def matrices(b: int, c: int) -> Tensor:
+    x = randn(b, c, c)
+    return x @ x.mT
+
+
+def symmetric(b: int, c: int) -> Tensor:
+    g = randn(b, c, c, seed=1)
+    return g + g.mT
+
+
+def exact(s: Tensor, g: Tensor, iterations: int, postcomp: bool) -> tuple[Tensor, Tensor]:
+    s = s.double().requires_grad_()
+    z = reference.isqrt_iterated(s, iterations, postcomp=postcomp)
+    (ds,) = torch.autograd.grad(z, s, g.double())
+    return z.detach(), (ds + ds.mT) / 2
+
+
+def assert_exact(s: Tensor, iterations: int, postcomp: bool, precision: str) -> None:
+    options = (iterations, postcomp, precision)
+    g = symmetric(*s.shape[:2])
+    z, ds = sqrtm.forward(s, *options), sqrtm.backward(s, g, *options)
+    expected, expected_ds = exact(s, g, iterations, postcomp)
+    assert relative_error(z, expected) <= LARGEST_ERROR[precision]
+    assert relative_error(ds, expected_ds) <= LARGEST_ERROR[precision]
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("c", ORDERS)
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_value_and_gradient(c: int, postcomp: bool) -> None:
+    assert_exact(matrices(2, c), 2, postcomp, "float32")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_precision(precision: str) -> None:
+    assert_exact(matrices(1, 20), 3, True, precision)
+
+
+def test_order_one_is_the_square_root_of_a_number() -> None:
+    s = matrices(3, 1)
+    assert relative_error(sqrtm.forward(s, 2, True, "float32"), s.sqrt()) <= 1e-6
+    assert relative_error(sqrtm.backward(s, torch.ones_like(s), 2, True, "float32"), 0.5 / s.sqrt()) <= 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e16])
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_scale_of_the_matrices(scale: float, postcomp: bool) -> None:
+    assert_exact(matrices(1, 5) * scale, 3, postcomp, "float32")
+
+
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_zero_matrices_and_zero_gradients_give_zero(postcomp: bool) -> None:
+    s, g = matrices(2, 5), symmetric(2, 5)
+    s[0], g[1] = 0, 0
+    options = (3, postcomp, "float32")
+    assert not sqrtm.forward(s, *options)[0].any()
+    assert not sqrtm.backward(s, g, *options).any()
+
+
+def test_nan_stays_in_its_item() -> None:
+    s, g = matrices(2, 5), symmetric(2, 5)
+    options = (3, True, "tf32")
+    clean, clean_ds = sqrtm.forward(s, *options), sqrtm.backward(s, g, *options)
+    s[0, 1, 2] = s[0, 2, 1] = torch.nan
+    z, ds = sqrtm.forward(s, *options), sqrtm.backward(s, g, *options)
+    assert z[0].isnan().any() and ds[0].isnan().any()
+    assert torch.equal(z[1], clean[1]) and torch.equal(ds[1], clean_ds[1])
+
+
+def test_refuses_ten_iterations() -> None:
+    with pytest.raises(ValueError, match="at most 9 iterations; got 10"):
+        sqrtm.forward(matrices(1, 5), 10, True, "tf32")
+
+
+def test_schema_and_fake_shapes() -> None:
+    s, g = matrices(2, 5), symmetric(2, 5)
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(sqrtm.forward, (s, 2, True, "tf32"), test_utils=checks)
+    torch.library.opcheck(sqrtm.backward, (s, g, 2, True, "tf32"), test_utils=checks)

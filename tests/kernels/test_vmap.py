@@ -1,0 +1,32 @@
+"""covpool.kernels.vmap: a mapped operation does what a loop over it does."""
+
+import pytest
+import torch
+
+from covpool.kernels import isqrt, sqrtm
+from kernels.oracles import randn
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_features_mapped_over_any_dimension(form: str, dim: int) -> None:
+    x, g = randn(2, 9, 5), randn(2, 15, seed=1)
+    options = (form, 2, True, "tf32")
+
+    def both(x: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z, *saved = isqrt.forward(x, None, *options)
+        return z, isqrt.backward(x, None, *saved, g, *options)
+
+    mapped_x, mapped_g = x.unsqueeze(1).movedim(0, dim), g.unsqueeze(1).movedim(0, dim)
+    z, dx = torch.func.vmap(both, in_dims=(dim, dim))(mapped_x, mapped_g)
+    expected, expected_dx = both(x, g)
+    assert torch.equal(z, expected.unsqueeze(1)) and torch.equal(dx, expected_dx.unsqueeze(1))
+
+
+def test_arguments_that_are_not_mapped_are_repeated() -> None:
+    x = randn(1, 5, 5)
+    s, g = x @ x.mT, randn(2, 1, 5, 5, seed=1)
+    g = g + g.mT
+    mapped = torch.func.vmap(lambda h: sqrtm.backward(s, h, 2, True, "tf32"))(g)
+    for value, h in zip(mapped, g, strict=True):
+        assert torch.equal(value, sqrtm.backward(s, h, 2, True, "tf32"))

@@ -1,0 +1,48 @@
+"""Which back-end and precision are chosen: pure functions."""
+
+import pytest
+import torch
+
+from covpool.ops._backend import LARGEST_ORDER, choose_backend, kernel_form, kernels_serve, matmul_precision
+
+
+def test_kernels_serve_what_they_know() -> None:
+    assert kernels_serve(torch.float32, 256, 5, "trace")
+    assert kernels_serve(torch.bfloat16, 256, 2, "trace")
+    assert not kernels_serve(torch.float64, 256, 5, "trace")
+    assert not kernels_serve(torch.float32, 256, 5, "frobenius")
+    assert not kernels_serve(torch.float32, 256, 1, "trace")
+    assert not kernels_serve(torch.float32, 256, 10, "trace")
+    assert not kernels_serve(torch.float32, LARGEST_ORDER + 1, 5, "trace")
+
+
+def test_auto_takes_the_kernels_on_a_gpu_only() -> None:
+    assert choose_backend("auto", "cuda", served=True) == "triton"
+    assert choose_backend("auto", "cuda", served=False) == "torch"
+    assert choose_backend("auto", "cpu", served=True) == "torch"
+    assert choose_backend("torch", "cuda", served=True) == "torch"
+    assert choose_backend("triton", "cpu", served=True) == "triton"  # Triton's interpreter, or its own error
+    with pytest.raises(ValueError, match="use backend='torch'"):
+        choose_backend("triton", "cuda", served=False)
+
+
+def test_the_form_is_chosen_by_whole_tiles() -> None:
+    assert kernel_form(49, 256) == "dual"
+    assert kernel_form(196, 256) == "primal"
+    assert kernel_form(196, 512) == "dual"
+    assert kernel_form(784, 256) == "primal"
+
+
+def test_precision_follows_autocast_and_torchs_setting() -> None:
+    x = torch.zeros(1)
+    assert matmul_precision(x, None) == "float32"
+    assert matmul_precision(x, "bf16") == "bf16"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert matmul_precision(x, None) == "tf32"
+        assert matmul_precision(x, "float32") == "float32"
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert matmul_precision(x, None) == "tf32"
+    finally:
+        torch.set_float32_matmul_precision(before)
