@@ -214,11 +214,6 @@ class TestOnTheGpu:
             assert_decomposes(a, eigenvalues, u)
         assert len(eigh._idle[torch.cuda.current_device()]) <= 5
 
-    def test_bad_arguments_raise(self) -> None:
-        eigh_batched(symmetric(1, 2, device="cuda"))
-        with pytest.raises(RuntimeError, match="cusolverDnSetStream returned CUSOLVER_STATUS_NOT_INITIALIZED"):
-            eigh._call("cusolverDnSetStream", None, None)
-
     def test_captured_in_a_graph(self) -> None:
         a = symmetric(8, 49, device="cuda")
         held = a.clone()

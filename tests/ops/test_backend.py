@@ -7,13 +7,15 @@ from covpool.ops._backend import LARGEST_ORDER, choose_backend, kernel_form, ker
 
 
 def test_kernels_serve_what_they_know() -> None:
-    assert kernels_serve(torch.float32, 256, 5, "trace")
-    assert kernels_serve(torch.bfloat16, 256, 2, "trace")
-    assert not kernels_serve(torch.float64, 256, 5, "trace")
-    assert not kernels_serve(torch.float32, 256, 5, "frobenius")
-    assert not kernels_serve(torch.float32, 256, 1, "trace")
-    assert not kernels_serve(torch.float32, 256, 10, "trace")
-    assert not kernels_serve(torch.float32, LARGEST_ORDER + 1, 5, "trace")
+    x = torch.empty(2, 49, 256, device="meta")
+    assert kernels_serve(x, 256, 5, "trace")
+    assert kernels_serve(x.bfloat16(), 256, 2, "trace")
+    assert not kernels_serve(x.double(), 256, 5, "trace")
+    assert not kernels_serve(x, 256, 5, "frobenius")
+    assert not kernels_serve(x, 256, 1, "trace")
+    assert not kernels_serve(x, 256, 10, "trace")
+    assert not kernels_serve(x, LARGEST_ORDER + 1, 5, "trace")
+    assert not kernels_serve(torch.empty(256, 257, 2, 2, device="meta"), 2, 5, "trace")
 
 
 def test_auto_takes_the_kernels_on_a_gpu_only() -> None:

@@ -59,8 +59,8 @@ def in_range(iterations: int) -> bool:
 
 def mode(precision: str, iterations: int) -> Mode:
     """The mode of a `Precision` for N iterations."""
-    if not in_range(iterations):
-        raise ValueError(f"the kernels hold the derivatives of at most 9 iterations; got {iterations}")
+    if iterations < 2 or not in_range(iterations):
+        raise ValueError(f"the kernels take 2 to 9 iterations; got {iterations}")
     room = min(16.0, LARGEST_HALF / slope_bound(iterations))
     scale = 2.0 ** math.floor(math.log2(room))
     storage = torch.bfloat16 if precision == "bf16" else torch.float16

@@ -59,7 +59,7 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     _, reciprocal = _trace(s)
     a, h, workspace = run.empty(b), run.empty(b), run.empty(b, 8)
     _start(run, s, reciprocal, a, workspace[:, 1])
-    norm = torch.linalg.matrix_norm(g, keepdim=True)
+    norm = torch.linalg.vector_norm(g, dim=(1, 2), keepdim=True, dtype=torch.float64).float()
     scale = run.mode.direction_scale
     direction = g * (scale / torch.where(norm == 0, 1, norm))
     _operand(run, direction * run.mode.y_scale, h)

@@ -1,6 +1,7 @@
 """Which back-end computes: torch's own operations, or our kernels. Pure choices, made in one place."""
 
 import importlib.util
+import math
 from typing import Literal
 
 import torch
@@ -12,12 +13,19 @@ from covpool.kernels.shape import padded, tiling
 Backend = Literal["torch", "triton"]
 
 TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+LARGEST_BATCH = 65535  # of a launch's second axis
 LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's products do as well
 
 
-def kernels_serve(dtype: torch.dtype, order: int, iterations: int, prenorm: str) -> bool:
-    """Whether the kernels know this case: not float64, trace normalisation, 2 to 9 iterations, order up to 1024."""
-    known = dtype != torch.float64 and prenorm == "trace"
+def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
+    """Whether the kernels know this case: not float64, trace normalisation, 2 to 9 iterations, order up to 1024.
+
+    Args:
+        x: features or matrices, the last two dimensions one item.
+        order: of the matrices to iterate on.
+        iterations, prenorm: of the iteration.
+    """
+    known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH
     return known and iterations >= 2 and in_range(iterations) and order <= LARGEST_ORDER
 
 
@@ -47,3 +55,8 @@ def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
         return asked
     inside = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
     return "tf32" if inside or torch.backends.cuda.matmul.allow_tf32 else "float32"
+
+
+def exporting() -> bool:
+    """Whether torch.export is tracing. Some releases answer yes while compiling too."""
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()

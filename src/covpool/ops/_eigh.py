@@ -5,12 +5,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from covpool.ops._backend import exporting
+
 Solver = Literal["batched", "torch"]
 
 
-def choose_solver(device_type: str, exporting: bool) -> Solver:
+def choose_solver(device_type: str, exported: bool) -> Solver:
     """Torch's own loops over the batch on a GPU; an exported graph keeps to operations that others know."""
-    return "batched" if device_type == "cuda" and not exporting else "torch"
+    return "batched" if device_type == "cuda" and not exported else "torch"
 
 
 def eigh(
@@ -27,7 +29,7 @@ def eigh(
 
 
 def _decompose(a: Tensor) -> tuple[Tensor, Tensor]:
-    if choose_solver(a.device.type, torch.compiler.is_exporting()) == "torch":
+    if choose_solver(a.device.type, exporting()) == "torch":
         eigenvalues, u = torch.linalg.eigh(a)
         return eigenvalues, u
     from covpool.kernels.eigh import eigh_batched  # at first use: `import covpool` must not touch the GPU's libraries

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from covpool.ops._autograd import Differentiable
+from covpool.ops._backend import exporting
 from covpool.ops._precision import outside_autocast
 
 
@@ -46,7 +46,7 @@ def product(
     y: Tensor,  # (..., k, n)
 ) -> Tensor:  # (..., m, n)
     """x y of matrices with the same leading dimensions."""
-    if torch.compiler.is_exporting():
+    if exporting():
         return x @ y
     z: Tensor = _Product.call(x, y)
     return z

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool._check import check_choice, check_features
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._backend import Backend, choose_backend, kernel_form, kernels_serve, matmul_precision
+from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
 from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
 from covpool.ops._precision import at_least_float32, outside_autocast
@@ -76,7 +76,7 @@ def isqrt_covariance(
             return vech(z) if vectorize else z
         n, c = x.shape[-2:]
         order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
-        served = order is not None and kernels_serve(x.dtype, order, iterations, prenorm)
+        served = order is not None and kernels_serve(x, order, iterations, prenorm)
         chosen_backend = choose_backend(backend, x.device.type, served)
         chosen = choose_form(n, c, x.device.type, chosen_backend) if form == "auto" else form
         check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
@@ -116,4 +116,4 @@ def _is_plain(weights: Tensor | None, form: str) -> bool:
     """Whether to go through the covariance itself: for a derivative in the weights, and for export."""
     # requires_grad is not seen inside vmap and jvp, so asking for "primal" is enough
     differentiated = weights is not None and (weights.requires_grad or form == "primal")
-    return differentiated or torch.compiler.is_exporting()
+    return differentiated or exporting()

@@ -12,6 +12,7 @@ from torch import Tensor
 from covpool._check import check_choice, check_features
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
+from covpool.ops._backend import exporting
 from covpool.ops._eigh import eigh
 from covpool.ops._isqrt_forms import gram, normalized, scaled, smaller
 from covpool.ops._precision import full_precision, outside_autocast
@@ -123,9 +124,9 @@ class _DualPowerJvp(_DualPower):
 _DualPower.with_jvp = _DualPowerJvp
 
 
-def choose_form(n: int, c: int, weight_gradient: bool, exporting: bool) -> Form:
+def choose_form(n: int, c: int, weight_gradient: bool, exported: bool) -> Form:
     """The smaller matrix; the covariance itself for gradients in the weights, and in exported graphs of any shape."""
-    return "primal" if weight_gradient or exporting else smaller(n, c)
+    return "primal" if weight_gradient or exported else smaller(n, c)
 
 
 @full_precision
@@ -164,7 +165,7 @@ def powm_covariance(
     check_choice("form", form, ("auto", "primal", "dual"))
     n, c = x.shape[-2:]
     weight_gradient = weights is not None and weights.requires_grad
-    chosen = choose_form(n, c, weight_gradient, torch.compiler.is_exporting()) if form == "auto" else form
+    chosen = choose_form(n, c, weight_gradient, exporting()) if form == "auto" else form
     if chosen == "primal":
         sigma = covariance(x, mask=mask, weights=weights)
         return powm_eigh(sigma, alpha, eps=eps, normalization=normalization, null_gradient=null_gradient)

@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool._check import check_choice, check_positive_int, check_square
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable
-from covpool.ops._backend import Backend, choose_backend, kernels_serve, matmul_precision
+from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
@@ -189,9 +189,9 @@ def sqrtm_newton_schulz(
         a = at_least_float32(a)
         check_iteration(iterations, prenorm, a.dtype)
         s = symmetrize(a.reshape(-1, *a.shape[-2:]))
-        if torch.compiler.is_exporting():
+        if exporting():
             return root(s, iterations, prenorm, postcomp).reshape(a.shape)
-        served = kernels_serve(a.dtype, a.shape[-1], iterations, prenorm)
+        served = kernels_serve(a, a.shape[-1], iterations, prenorm)
         if choose_backend(backend, a.device.type, served) == "triton":
             z: Tensor = _RootByKernels.call(s, iterations, postcomp, product_precision)
         else:
