@@ -80,35 +80,50 @@ def polynomial_adjoint(k: Tensor, s: Tensor, form: Polynomial, iterations: int) 
 
 
 def decompose(k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The smaller Gram matrix, its eigenvalues and its eigenvectors."""
-    a = gram(k, smaller(*k.shape[-2:]))
+    """Eigenvalues and eigenvectors U of the smaller Gram matrix; first what they act on: U^T K if dual, else K^T K."""
+    form = smaller(*k.shape[-2:])
+    a = gram(k, form)
     eigenvalues, u = eigh(a)
-    return a, torch.where(eigenvalues < 0, 0, eigenvalues), u
+    return a if form == "primal" else u.mT @ k, torch.where(eigenvalues < 0, 0, eigenvalues), u
 
 
-def spectral(k: Tensor, a: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int) -> Tensor:
+def spectral(
+    operand: Tensor, eigenvalues: Tensor, u: Tensor, scale: Tensor, form: Polynomial, iterations: int
+) -> Tensor:
+    """scale Y; the scale (b, 1, 1) goes in with the eigenvalues, where it costs nothing."""
     p = eigenvalues.new_ones(())
     for _ in range(iterations):
         p = p * (3 - eigenvalues * p * p) / 2
-    if smaller(*k.shape[-2:]) == "primal":
-        return symmetrize(a @ compose(u, p))  # A P, not U diag(a p) U^T: the error of eigh does not reach A
-    w = u.mT @ k
-    return w.mT @ (p.unsqueeze(-1) * w)
+    p = p * scale.squeeze(-1)
+    if form == "primal":
+        return symmetrize(operand @ compose(u, p))  # A P, not U diag(a p) U^T: the error of eigh does not reach A
+    return operand.mT @ (p.unsqueeze(-1) * operand)
 
 
-def spectral_adjoint(k: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    """As `polynomial_adjoint`, by divided differences."""
+def spectral_adjoint_primal(
+    k: Tensor, t: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool
+) -> Tensor:
+    """The gradient of <S, sqrt(t) Y> in k0, by divided differences of the c x c matrix."""
     p, differences = _divided_differences.of_newton_schulz_factor(eigenvalues, iterations)
-    if smaller(*k.shape[-2:]) == "primal":
-        h = rotate(u, s)
-        slopes = p.unsqueeze(-1) + eigenvalues.unsqueeze(-2) * differences
-        value = (h.diagonal(dim1=-2, dim2=-1) * eigenvalues * p).sum(-1)[..., None, None]
-        return 2 * (k @ (u @ (slopes * h) @ u.mT)), value
-    w = u.mT @ k
+    h = rotate(u, s)
+    slopes = p.unsqueeze(-1) + eigenvalues.unsqueeze(-2) * differences
+    value = (h.diagonal(dim1=-2, dim2=-1) * eigenvalues * p).sum(-1)[..., None, None]
+    return through_norm((2 * (k @ (u @ (slopes * h) @ u.mT)), value), k, t, prenorm, postcomp)
+
+
+def spectral_adjoint_dual(
+    w: Tensor, t: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool
+) -> Tensor:
+    """The same of the n x n matrix, in the basis of its eigenvectors until the end: w = U^T K."""
+    p, differences = _divided_differences.of_newton_schulz_factor(eigenvalues, iterations)
     ws = w @ s
     r = ws @ w.mT
-    value = (r.diagonal(dim1=-2, dim2=-1) * p).sum(-1)[..., None, None]
-    return 2 * (u @ (p.unsqueeze(-1) * ws + (differences * r) @ w)), value
+    gw = 2 * (p.unsqueeze(-1) * ws + (differences * r) @ w)
+    factor = -inner(gw, w)
+    if postcomp:
+        factor = factor + (r.diagonal(dim1=-2, dim2=-1) * p).sum(-1)[..., None, None]
+    gw = gw + factor * (w if prenorm == "trace" else eigenvalues.unsqueeze(-1) * w)
+    return u @ (gw if postcomp else gw * reciprocal_or_zero(t).sqrt())
 
 
 def through_norm(gradient: tuple[Tensor, Tensor], k: Tensor, t: Tensor, prenorm: Prenorm, postcomp: bool) -> Tensor:

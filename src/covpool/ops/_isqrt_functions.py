@@ -14,9 +14,9 @@ from covpool.ops._isqrt_forms import (
     scaled_adjoint,
     smaller,
     spectral,
-    spectral_adjoint,
+    spectral_adjoint_dual,
+    spectral_adjoint_primal,
     tangent,
-    through_norm,
     value,
 )
 from covpool.ops._precision import outside_autocast
@@ -65,45 +65,50 @@ ByPolynomial.with_jvp = _ByPolynomialJvp
 
 
 class ByEigenvalues(Differentiable):
-    """Spectral form, given K, t and the decomposition, which is kept.
+    """Spectral form, given the decomposition of the smaller Gram matrix, which is kept.
 
     A derivative of the derivative goes through the polynomial instead.
     """
 
     @staticmethod
     def forward(
-        x: Tensor, w: Tensor | None, k: Tensor, t: Tensor, a: Tensor, eigenvalues: Tensor, u: Tensor, *options: Any
+        x: Tensor, w: Tensor | None, operand: Tensor, eigenvalues: Tensor, u: Tensor, t: Tensor, *options: Any
     ) -> Tensor:
         iterations, _, postcomp = options
-        y = spectral(k, a, eigenvalues, u, iterations)
-        return y * t.sqrt() if postcomp else y
+        scale = t.sqrt() if postcomp else torch.ones_like(t)
+        return spectral(operand, eigenvalues, u, scale, smaller(*x.shape[-2:]), iterations)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, w, _, _, _, eigenvalues, u, *ctx.options = inputs
-        ctx.save_for_backward(x, w, eigenvalues, u)
-        ctx.save_for_forward(x, w, eigenvalues, u)  # torch's vmap rule expects the same tensors in both
+        x, w, operand, eigenvalues, u, t, *ctx.options = inputs
+        rotated = operand if smaller(*x.shape[-2:]) == "dual" else None
+        ctx.save_for_backward(x, w, rotated, eigenvalues, u, t)
+        ctx.save_for_forward(x, w, rotated, eigenvalues, u, t)  # torch's vmap rule expects the same tensors in both
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         _constant_weights(ctx.needs_input_grad[1])
-        x, w, eigenvalues, u = ctx.saved_tensors
+        x, w, rotated, eigenvalues, u, t = ctx.saved_tensors
         iterations, prenorm, postcomp = ctx.options
         with outside_autocast(g):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
                 dx = adjoint(x, w, g, smaller(*x.shape[-2:]), iterations, prenorm, postcomp)
             else:
-                k, t = normalized(scaled(x, w), prenorm)
-                gradient = spectral_adjoint(k, symmetrize(g), eigenvalues, u, iterations)
-                dx = scaled_adjoint(through_norm(gradient, k, t, prenorm, postcomp), w)
-        return dx, *[None] * 9
+                decomposition = (t, symmetrize(g), eigenvalues, u, iterations, prenorm, postcomp)
+                if rotated is None:
+                    k, _ = normalized(scaled(x, w), prenorm)
+                    dk = spectral_adjoint_primal(k, *decomposition)
+                else:
+                    dk = spectral_adjoint_dual(rotated, *decomposition)
+                dx = scaled_adjoint(dk, w)
+        return dx, *[None] * 8
 
 
 class _ByEigenvaluesJvp(ByEigenvalues):
     @staticmethod
     def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
         _constant_weights(dw is not None)
-        x, w, _, _ = ctx.saved_tensors
+        x, w, *_ = ctx.saved_tensors
         return tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options)
 
 

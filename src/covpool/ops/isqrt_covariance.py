@@ -91,7 +91,7 @@ def isqrt_covariance(
             return z.reshape(*lead, -1) if vectorize else unvech(z).reshape(*lead, c, c)
         if chosen == "spectral":
             k, t = normalized(scaled(x.detach(), None if w is None else w.detach()), prenorm)
-            z = ByEigenvalues.call(x, w, k, t, *decompose(k), iterations, prenorm, postcomp)
+            z = ByEigenvalues.call(x, w, *decompose(k), t, iterations, prenorm, postcomp)
         else:
             z = ByPolynomial.call(x, w, chosen, iterations, prenorm, postcomp)
         z = z.reshape(*lead, c, c)
