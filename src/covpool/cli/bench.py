@@ -1,5 +1,6 @@
 """`covpool bench`: speed and error, side by side."""
 
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -44,31 +45,30 @@ def bench(
             if json is not None:
                 write_records(json, [record], where)
             progress.update(task, description=f"{record.suite} {record.name} {record.shape}")
-    console.print(_table(records))
+    for (suite, shape), group in groupby(records, key=lambda record: (record.suite, record.shape)):
+        console.print(_table(suite, shape, list(group)))
     if json is not None:
         console.print(f"{len(records)} records appended to {json}")
 
 
-def _table(records: list[Record]) -> Table:
-    table = Table(title="Time per call; ratio = the first row of each group over this one, in the same run")
-    headings = ["suite", "b, n, c", "way", "ms", "20-80 %", "ratio", "value error", "gradient error"]
+def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:
+    """One comparison at one shape; the ratio is that of the first row to each, in the same run."""
+    table = Table(title=f"{suite}, {' x '.join(map(str, shape))}, {records[0].passes}", title_justify="left")
     figures = list(dict.fromkeys(key for record in records for key in record.extra))
-    for heading in headings + figures:
-        table.add_column(heading, justify="left" if heading in headings[:3] else "right")
-    last = None
+    for heading in ("way", "ms", "20-80 %", "ratio", "value error", "gradient error", *figures):
+        table.add_column(heading, justify="left" if heading == "way" else "right")
     for record in records:
-        if last not in (None, (record.suite, record.shape)):
-            table.add_section()
-        last = (record.suite, record.shape)
         table.add_row(
-            record.suite,
-            ", ".join(map(str, record.shape)),
             record.name,
             f"{record.median_ms:.3g}",
             f"{record.p20_ms:.3g}-{record.p80_ms:.3g}",
-            "-" if record.ratio is None else f"{record.ratio:.2f}x",
-            "-" if record.value_error is None else f"{record.value_error:.1e}",
-            "-" if record.gradient_error is None else f"{record.gradient_error:.1e}",
-            *(f"{record.extra[key]:.4g}" if record.extra.get(key) is not None else "-" for key in figures),
+            _figure(record.ratio, "{:.2f}x"),
+            _figure(record.value_error, "{:.1e}"),
+            _figure(record.gradient_error, "{:.1e}"),
+            *(_figure(record.extra.get(key), "{:.4g}") for key in figures),
         )
     return table
+
+
+def _figure(value: float | None, pattern: str) -> str:
+    return "-" if value is None else pattern.format(value)
