@@ -46,4 +46,5 @@ def _call(way: Callable[[Tensor], Factors], a: Tensor) -> Callable[[], object]:
 
 def _reconstruction_error(a: Tensor, factors: Factors) -> float:
     left, values, right = factors if len(factors) == 3 else (factors[1], factors[0], factors[1].mT)
-    return float(((left * values.unsqueeze(-2)) @ right - a).norm() / a.norm())
+    rebuilt = (left.double() * values.double().unsqueeze(-2)) @ right.double()
+    return float((rebuilt - a).norm() / a.double().norm())
