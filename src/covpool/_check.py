@@ -54,7 +54,7 @@ def check_positions(name: str, value: object, *shapes: Sequence[int]) -> None:
     """A mask or weights: one entry per position, in one of `shapes`."""
     if not isinstance(value, Tensor):
         raise TypeError(f"`{name}` must be a torch.Tensor; got {type(value).__name__}")
-    if tuple(value.shape) not in map(tuple, shapes):
+    if tuple(value.shape) not in [tuple(shape) for shape in shapes]:
         expected = " or ".join(str(tuple(shape)) for shape in shapes)
         raise ValueError(f"`{name}` must have one entry per position, shape {expected}; got {tuple(value.shape)}")
     if name == "mask" and value.dtype != torch.bool:
