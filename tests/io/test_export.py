@@ -19,6 +19,7 @@ from covpool.io.export import TOLERANCE, Format, _smooth
 both_formats = pytest.mark.parametrize("to", ["onnx", "pt2"])
 EXPORTABLE: dict[str, dict[str, object]] = {
     "avg": {},
+    "bcnn": {},
     "cov": {},
     "gaussian": {"solver": "newton_schulz"},
     "gem": {},

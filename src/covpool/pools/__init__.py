@@ -2,6 +2,7 @@
 
 from covpool.pools.avg import AveragePool
 from covpool.pools.base import Pool
+from covpool.pools.bcnn import BilinearPool
 from covpool.pools.cov import CovariancePool
 from covpool.pools.gaussian import GaussianPool
 from covpool.pools.gem import GeneralizedMeanPool
@@ -11,6 +12,7 @@ from covpool.pools.mpn import MatrixPowerPool
 
 __all__ = [
     "AveragePool",
+    "BilinearPool",
     "CovariancePool",
     "GaussianPool",
     "GeneralizedMeanPool",

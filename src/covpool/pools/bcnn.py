@@ -1,0 +1,54 @@
+"""Bilinear pooling (B-CNN)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops import covariance, elementwise_power_normalize
+from covpool.ops.positions import keep_positions
+from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.pools.base import Pool
+
+
+@register(
+    "bcnn",
+    title="B-CNN",
+    paper="Lin et al., Bilinear CNN Models for Fine-grained Visual Recognition, ICCV 2015",
+    order="2",
+    formula="z = E-PN(vec(mean of x_A x_B^T))",
+    size="c^2",
+    cost="n c^2",
+)
+class BilinearPool(Pool):
+    """The mean outer product of the features, in full, then the signed square root of every element and unit length.
+
+    With one feature tensor it is the second moment about zero (x_A = x_B); with two, of the same positions, their
+    cross-moment (two-stream B-CNN). Pre-training needs `normalize="bn"` after it, as the paper found.
+
+    Args:
+        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+
+    >>> import torch
+    >>> BilinearPool(4)(torch.randn(2, 4, 7, 7)).norm(dim=1)
+    tensor([1.0000, 1.0000])
+    """
+
+    def __init__(self, in_features: int | tuple[int, int], *, gradient: GradientMode = "bcnn", **common: Any) -> None:
+        check_choice("gradient", gradient, GRADIENT_MODES)
+        super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
+        self.gradient = gradient
+
+    def _pool(self, x: Tensor, y: Tensor | None = None, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if y is None:
+            z = covariance(x, mask=mask, weights=weights, centered=False)
+        elif x.shape[1] != y.shape[1]:
+            raise ValueError(
+                f"both streams must have the same positions; got {x.shape[1]} and {y.shape[1]}: resize one"
+            )
+        else:
+            y, _ = keep_positions(y, mask, weights)
+            x, w = keep_positions(x, mask, weights)
+            z = (x / x.shape[1] if w is None else x * w.unsqueeze(-1)).mT @ y
+        return elementwise_power_normalize(z.flatten(1), gradient=self.gradient)

@@ -1,0 +1,74 @@
+"""Bilinear pooling against direct computation, in float64 (METHODS B1)."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from cases import features
+from covpool.pools import BilinearPool
+
+
+def direct(x: Tensor, y: Tensor) -> Tensor:
+    """Term by term: the mean outer product, the signed square root, unit length."""
+    outer = torch.stack(
+        [torch.stack([torch.outer(a, b) for a, b in zip(i, j, strict=True)]).mean(0) for i, j in zip(x, y, strict=True)]
+    )
+    z = outer.flatten(1)
+    z = z.sign() * z.abs().sqrt()
+    return z / z.norm(dim=1, keepdim=True)
+
+
+def test_one_stream() -> None:
+    x = features(2, 9, 5)
+    torch.testing.assert_close(BilinearPool(5)(x), direct(x, x))
+
+
+def test_two_streams() -> None:
+    x, y = features(2, 9, 5), features(2, 9, 3, seed=1)
+    pool = BilinearPool((5, 3))
+    assert pool.out_features == 15
+    torch.testing.assert_close(pool(x, y), direct(x, y))
+
+
+def test_two_streams_with_a_mask_equal_the_sliced_streams() -> None:
+    x, y = features(2, 9, 5), features(2, 9, 3, seed=1)
+    mask = torch.arange(9).expand(2, 9) < 4
+    torch.testing.assert_close(BilinearPool((5, 3))(x, y, mask=mask), direct(x[:, :4], y[:, :4]))
+
+
+def test_b1_symmetric_case_is_the_covariance_plus_the_outer_product_of_the_mean() -> None:
+    x = features(2, 9, 5) + 1
+    mean = x.mean(1, keepdim=True)
+    moment = (x - mean).mT @ (x - mean) / 9 + mean.mT @ mean
+    z = BilinearPool(5)(x)
+    squares = z * z.abs() * moment.abs().sum((1, 2))[:, None]  # undo unit length and the signed square root
+    torch.testing.assert_close(squares, moment.flatten(1))
+
+
+def test_b1_one_channel_gives_one_and_scale_does_not_matter() -> None:
+    torch.testing.assert_close(BilinearPool(1)(features(2, 9, 1)), torch.ones(2, 1, dtype=torch.float64))
+    x = features(2, 9, 5)
+    torch.testing.assert_close(BilinearPool(5)(3 * x), BilinearPool(5)(x))
+
+
+def test_b1_single_position() -> None:
+    x = features(2, 1, 5)
+    outer = x.mT @ x
+    expected = outer.sign() * outer.abs().sqrt() / x.abs().sum(2, keepdim=True)
+    torch.testing.assert_close(BilinearPool(5)(x), expected.flatten(1))
+
+
+def test_b1_gradient_is_the_whole_one() -> None:
+    """One released copy returns half of it."""
+    x = (features(1, 6, 3) + 2).requires_grad_()
+    g = features(1, 1, 9, seed=1)[0]
+    (found,) = torch.autograd.grad(BilinearPool(3)(x), x, g)
+    (expected,) = torch.autograd.grad(direct(x, x), x, g)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)  # the published guard of 1e-8 at zero
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(ValueError, match="same positions; got 9 and 4"):
+        BilinearPool((5, 3))(features(2, 9, 5), features(2, 4, 3))
+    with pytest.raises(ValueError, match="gradient"):
+        BilinearPool(5, gradient="exact")  # type: ignore[arg-type]
