@@ -20,7 +20,9 @@ ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cuda": ((128, 196, 256), (128, 49, 256), (32, 784, 256), (128, 196, 128), (32, 196, 512)),
 }
 CURVE_SHAPES: dict[str, tuple[Shape, ...]] = {
-    "cpu": tuple((16, n, 128) for n in (16, 49, 100, 196, 400)) + tuple((16, 196, c) for c in (32, 64, 256)),
+    "cpu": tuple((16, 196, c) for c in (32, 64, 128, 256))
+    + tuple((16, n, 128) for n in (16, 49, 100, 400, 784))
+    + tuple((b, 196, 128) for b in (1, 4, 64)),
     "cuda": tuple((128, 196, c) for c in (64, 128, 256, 512))
     + tuple((128, n, 256) for n in (16, 49, 100, 400, 784))
     + tuple((b, 196, 256) for b in (1, 8, 32, 64, 256)),

@@ -11,6 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from covpool.bench import SUITES, Record, measure_model, run_suite, write_records
+from covpool.bench.plots import plot_curves, read_records
 from covpool.bench.record import environment
 
 
@@ -23,8 +24,13 @@ def bench(
     model: Annotated[str, typer.Option(help="time training steps of this backbone with every head instead")] = "",
     batch: Annotated[int, typer.Option(help="images per training step")] = 128,
     size: Annotated[int, typer.Option(help="of the images of a training step")] = 224,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw the curves of the file given by --json into this picture")
+    ] = None,
 ) -> None:
     """Time every operation and pool, forward and backward, with its error against float64 beside it."""
+    if plot is not None and json is None:
+        raise typer.BadParameter("--plot draws what --json keeps: give both")
     for suite in suites or ():
         if suite not in SUITES:
             raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
@@ -49,6 +55,9 @@ def bench(
         console.print(_table(suite, shape, list(group)))
     if json is not None:
         console.print(f"{len(records)} records appended to {json}")
+    if plot is not None and json is not None:
+        plot_curves(read_records(json), plot)
+        console.print(f"plot: {plot}")
 
 
 def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:

@@ -1,0 +1,36 @@
+"""The plots: which records go into which panel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from covpool.bench.plots import plot_curves, read_records
+
+
+def record(name: str, shape: tuple[int, int, int], ms: float, suite: str = "curves") -> dict[str, object]:
+    return {
+        "suite": suite,
+        "name": name,
+        "shape": list(shape),
+        "median_ms": ms,
+        "extra": {},
+        "device": "cpu",
+        "torch": "2",
+    }
+
+
+def test_curves_are_drawn_from_the_records_of_their_suite(tmp_path: Path) -> None:
+    shapes = [(16, 196, 64), (16, 196, 128), (16, 49, 128), (4, 196, 128)]
+    records = [record(name, shape, 1.0 + i) for name in ("autograd", "covpool") for i, shape in enumerate(shapes)]
+    file = tmp_path / "records.jsonl"
+    file.write_text("\n".join(json.dumps(r) for r in [*records, record("other", (1, 1, 1), 1.0, "isqrt")]) + "\n")
+    read = read_records(file)
+    assert len(read) == 9
+    plot_curves(read, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_no_curves_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="covpool bench curves"):
+        plot_curves([record("a", (1, 1, 1), 1.0, "isqrt")], tmp_path / "curves.png")
