@@ -171,12 +171,16 @@ def test_empty_mask_gives_zeros(form: Form) -> None:
 def test_choice_of_the_form() -> None:
     assert smaller(49, 256) == "dual"
     assert smaller(256, 256) == smaller(784, 256) == "primal"
-    assert choose_form(49, 256, "cpu", "torch") == choose_form(784, 256, "cpu", "torch") == "spectral"
+    assert choose_form(196, 256, 5, "cpu", "torch") == choose_form(784, 256, 5, "cpu", "torch") == "spectral"
+    assert choose_form(49, 256, 5, "cpu", "torch") == "dual"  # small: the iteration is cheaper than the eigenvalues
+    assert choose_form(49, 256, 7, "cpu", "torch") == "spectral"
+    assert choose_form(196, 32, 5, "cpu", "torch") == "primal"
+    assert choose_form(4, 4, 30, "cpu", "torch") == "spectral"  # the iteration would lose accuracy
     for backend in ("torch", "triton"):
-        assert choose_form(49, 256, "cuda", backend) == "dual"
-        assert choose_form(784, 256, "cuda", backend) == "primal"
-    assert choose_form(196, 256, "cuda", "torch") == "dual"
-    assert choose_form(196, 256, "cuda", "triton") == "primal"  # as many tiles either way
+        assert choose_form(49, 256, 5, "cuda", backend) == "dual"
+        assert choose_form(784, 256, 5, "cuda", backend) == "primal"
+    assert choose_form(196, 256, 5, "cuda", "torch") == "dual"
+    assert choose_form(196, 256, 5, "cuda", "triton") == "primal"  # as many tiles either way
 
 
 def test_vectorize_is_the_upper_triangle() -> None:
@@ -197,7 +201,8 @@ def test_kernels_are_refused_where_they_do_not_serve() -> None:
 
 def test_auto_is_the_chosen_form() -> None:
     x = features(2, 5, 8)
-    assert torch.equal(isqrt_covariance(x), isqrt_covariance(x, form="spectral"))
+    assert torch.equal(isqrt_covariance(x), isqrt_covariance(x, form="dual"))
+    assert torch.equal(isqrt_covariance(x, iterations=21), isqrt_covariance(x, iterations=21, form="spectral"))
 
 
 @every_form

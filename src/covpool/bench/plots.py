@@ -44,6 +44,9 @@ def _plot_against(panel: Any, curves: list[dict[str, Any]], axis: int, usual: tu
     for name in dict.fromkeys(record["name"] for record in chosen):
         points = sorted((record["shape"][axis], _milliseconds(record)) for record in chosen if record["name"] == name)
         panel.loglog(*zip(*points, strict=True), marker="o", label=name)
+    sizes = sorted({record["shape"][axis] for record in chosen})
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.minorticks_off()
     panel.set_xlabel(AXES[axis])
     panel.set_title(", ".join(f"{usual[i]} {AXES[i]}" for i in others))
     panel.grid(alpha=0.3)

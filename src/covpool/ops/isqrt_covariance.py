@@ -13,17 +13,30 @@ from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
 from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.ops.covariance import covariance
 from covpool.ops.positions import keep_positions
-from covpool.ops.sqrtm_newton_schulz import Prenorm, check_iteration, sqrtm_newton_schulz
+from covpool.ops.sqrtm_newton_schulz import (
+    MOST_FLOAT32_ITERATIONS,
+    Prenorm,
+    check_iteration,
+    sqrtm_newton_schulz,
+)
 from covpool.ops.vech import unvech, vech
 
 Form = Literal["primal", "dual", "spectral"]
 
 
-def choose_form(n: int, c: int, device_type: str, backend: Backend) -> Form:
-    """The cheapest form for n positions and c channels: eigenvalues on a CPU, else products of the smaller size."""
+# On a CPU the eigenvalues cost as much as about this many iterations per order of the matrix (measured, 2 cores).
+SPECTRAL_FROM = 280
+
+
+def choose_form(n: int, c: int, iterations: int, device_type: str, backend: Backend) -> Form:
+    """The cheapest form for n positions and c channels: eigenvalues for all but small matrices on a CPU, else products.
+
+    Many iterations go through the eigenvalues on a CPU whatever the size: that form does not lose accuracy by them.
+    """
     if backend == "triton":
         return kernel_form(n, c)
-    return "spectral" if device_type == "cpu" else smaller(n, c)
+    many = iterations > MOST_FLOAT32_ITERATIONS or min(n, c) * iterations > SPECTRAL_FROM
+    return "spectral" if device_type == "cpu" and many else smaller(n, c)
 
 
 def isqrt_covariance(
@@ -78,7 +91,7 @@ def isqrt_covariance(
         order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
         served = order is not None and kernels_serve(x, order, iterations, prenorm)
         chosen_backend = choose_backend(backend, x.device.type, served)
-        chosen = choose_form(n, c, x.device.type, chosen_backend) if form == "auto" else form
+        chosen = choose_form(n, c, iterations, x.device.type, chosen_backend) if form == "auto" else form
         check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
         if chosen_backend == "torch":
             x = at_least_float32(x)
