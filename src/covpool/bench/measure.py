@@ -9,6 +9,8 @@ import torch
 
 Call = Callable[[], object]
 
+SETTLING_SECONDS = 0.2  # how long OpenMP's idle threads spin by default
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -40,7 +42,7 @@ def time_in_turns(calls: dict[str, Call], device: torch.device, seconds: float) 
     start = time.perf_counter()
     while time.perf_counter() - start < seconds or len(next(iter(spent.values()))) < 5:
         for name, call in calls.items():
-            synchronize(device)
+            settle(device)
             begin = time.perf_counter()
             call()
             synchronize(device)
@@ -111,6 +113,13 @@ def matmul_rate(device: torch.device, order: int = 4096) -> float:
     x = torch.randn(order, order, device=device, dtype=torch.float16)
     timing = time_in_turns({"product": lambda: x @ x}, device, 0.2)["product"]
     return 2 * order**3 / timing.p20 / 1e9
+
+
+def settle(device: torch.device) -> None:
+    """Wait until nothing of the last call goes on: the device's queue, or threads that spin after parallel work."""
+    if device.type == "cpu":
+        time.sleep(SETTLING_SECONDS)
+    synchronize(device)
 
 
 def synchronize(device: torch.device) -> None:
