@@ -114,15 +114,17 @@ def spectral_adjoint_primal(
 def spectral_adjoint_dual(
     w: Tensor, t: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> Tensor:
-    """The same of the n x n matrix, in the basis of its eigenvectors until the end: w = U^T K."""
+    """The same of the n x n matrix, in the basis of its eigenvectors until the end: w = U^T K, so w w^T is diagonal."""
     p, differences = _divided_differences.of_newton_schulz_factor(eigenvalues, iterations)
     ws = w @ s
     r = ws @ w.mT
-    gw = 2 * (p.unsqueeze(-1) * ws + (differences * r) @ w)
-    factor = -inner(gw, w)
+    on_diagonal = r.diagonal(dim1=-2, dim2=-1)
+    slopes = p + eigenvalues * differences.diagonal(dim1=-2, dim2=-1)
+    factor = -2 * (on_diagonal * slopes).sum(-1, keepdim=True)  # -<gradient in w, w>
     if postcomp:
-        factor = factor + (r.diagonal(dim1=-2, dim2=-1) * p).sum(-1)[..., None, None]
-    gw = gw + factor * (w if prenorm == "trace" else eigenvalues.unsqueeze(-1) * w)
+        factor = factor + (on_diagonal * p).sum(-1, keepdim=True)
+    along = factor.expand_as(p) if prenorm == "trace" else factor * eigenvalues
+    gw = torch.baddbmm(2 * p.unsqueeze(-1) * ws, 2 * differences * r + torch.diag_embed(along), w)
     return u @ (gw if postcomp else gw * reciprocal_or_zero(t).sqrt())
 
 
