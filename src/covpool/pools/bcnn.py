@@ -31,8 +31,9 @@ class BilinearPool(Pool):
         gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
 
     >>> import torch
-    >>> BilinearPool(4)(torch.randn(2, 4, 7, 7)).norm(dim=1)
-    tensor([1.0000, 1.0000])
+    >>> z = BilinearPool(4)(torch.randn(2, 4, 7, 7))
+    >>> z.shape, torch.allclose(z.norm(dim=1), torch.ones(2))
+    (torch.Size([2, 16]), True)
     """
 
     def __init__(self, in_features: int | tuple[int, int], *, gradient: GradientMode = "bcnn", **common: Any) -> None:
