@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from covpool.bench.plots import plot_curves, read_records
+from covpool.bench.plots import plot_curves, plot_throughput, read_records
 
 
 def record(name: str, shape: tuple[int, int, int], ms: float, suite: str = "curves") -> dict[str, object]:
@@ -34,3 +34,15 @@ def test_curves_are_drawn_from_the_records_of_their_suite(tmp_path: Path) -> Non
 def test_no_curves_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="covpool bench curves"):
         plot_curves([record("a", (1, 1, 1), 1.0, "isqrt")], tmp_path / "curves.png")
+
+
+def test_throughput_is_drawn_from_training_steps(tmp_path: Path) -> None:
+    steps = [
+        record(name, (batch, 3, 224), 1.0, "steps") | {"extra": {"images_per_s": 100.0 * batch}}
+        for name in ("resnet50 mpn", "resnet50 isqrt")
+        for batch in (16, 32)
+    ]
+    plot_throughput(steps, tmp_path / "throughput.png")
+    assert (tmp_path / "throughput.png").read_bytes()[1:4] == b"PNG"
+    with pytest.raises(ValueError, match="--model"):
+        plot_throughput([record("a", (1, 1, 1), 1.0)], tmp_path / "none.png")

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from covpool.bench.record import Record, environment, write_records
@@ -29,3 +30,8 @@ def test_the_environment_is_told() -> None:
     assert where["commit"] and " " not in where["commit"]
     assert where["threads"] == torch.get_num_threads()
     json.dumps(where)
+
+
+def test_a_tree_without_history_can_state_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COVPOOL_COMMIT", "abc1234")
+    assert environment(torch.device("cpu"), seed=0)["commit"] == "abc1234"

@@ -87,6 +87,21 @@ def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True)
     return Comparison(ways, vector(_isqrt_autograd))
 
 
+def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
+    """Exact MPN-COV from features to the vector: torch's eigen-decomposition with its own derivative, and ours."""
+
+    def plain(alpha: float) -> Function:
+        return lambda x: ops.vech(_autograd_power(x, alpha))
+
+    def ours(alpha: float) -> Function:
+        return lambda x: ops.vech(ops.powm_covariance(x, alpha))
+
+    first, oracles = alphas[0], {f"covpool, alpha = {alpha}": plain(alpha) for alpha in alphas}
+    ways = {f"covpool, alpha = {alpha}": ours(alpha) for alpha in alphas}
+    name = f"autograd eigh, alpha = {first}"
+    return Comparison({name: plain(first), **ways}, {name: plain(first), **oracles})
+
+
 def operations() -> dict[str, Comparison]:
     """Every operation of covpool.ops, each against the obvious way of writing it."""
     return {

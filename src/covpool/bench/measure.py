@@ -108,13 +108,6 @@ def count_launches(call: Call, device: torch.device) -> int | None:
     return sum(event.device_type.name == "CUDA" for event in profile.events())
 
 
-def matmul_rate(device: torch.device, order: int = 4096) -> float:
-    """TFLOP/s of a large half-precision product through torch: what the device can reach on tensor cores."""
-    x = torch.randn(order, order, device=device, dtype=torch.float16)
-    timing = time_in_turns({"product": lambda: x @ x}, device, 0.2)["product"]
-    return 2 * order**3 / timing.p20 / 1e9
-
-
 def settle(device: torch.device) -> None:
     """Wait until nothing of the last call goes on: the device's queue, or threads that spin after parallel work."""
     if device.type == "cpu":

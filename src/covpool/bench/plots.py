@@ -1,4 +1,4 @@
-"""Plots of benchmark records: time against channels, positions and batch."""
+"""Plots of benchmark records: time against channels, positions and batch; training throughput against batch."""
 
 import json
 from collections import Counter
@@ -33,6 +33,36 @@ def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
     panels[0].set_ylabel("forward + backward, ms")
     panels[0].legend()
     figure.suptitle(f"{curves[0]['device']}, torch {curves[0]['torch']}")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
+    """Images per second of eager training steps against the batch, a line per head.
+
+    Args:
+        records: as `read_records` gives them; those of other suites are ignored.
+        path: the picture to write.
+    """
+    steps = [record for record in records if record["suite"] == "steps"]
+    if not steps:
+        raise ValueError(
+            "there are no records of training steps to plot: run `covpool bench --model NAME --batch 16 --batch 32 ...`"
+        )
+    plt = require("matplotlib.pyplot", "plots")
+    figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for name in dict.fromkeys(record["name"] for record in steps):
+        latest = {r["shape"][0]: r["extra"]["images_per_s"] for r in steps if r["name"] == name}
+        axis.plot(*zip(*sorted(latest.items()), strict=True), marker="o", label=name)
+    batches = sorted({record["shape"][0] for record in steps})
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(batches, [str(batch) for batch in batches])
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("images per step")
+    axis.set_ylabel("images per second, training")
+    axis.set_title(f"{steps[0]['device']}, torch {steps[0]['torch']}")
+    axis.grid(alpha=0.3)
+    axis.legend()
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

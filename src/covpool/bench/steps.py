@@ -1,6 +1,6 @@
 """Whole training steps: a backbone with average pooling against the same backbone and maps with other heads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,11 +14,23 @@ HEADS = ("avg", "isqrt", "mpn", "cov")
 
 
 def measure_model(
-    backbone: str, device: torch.device, seconds: float, *, batch: int = 128, size: int = 224
+    backbone: str,
+    device: torch.device,
+    seconds: float,
+    *,
+    batches: Sequence[int] = (128,),
+    size: int = 224,
+    heads: Sequence[str] = HEADS,
 ) -> Iterator[Record]:
-    """Training steps of every head, eager and compiled, and the parts of the iSQRT 32k head on the same maps."""
-    for compiled in (False, True):
-        yield from training_steps(backbone, batch, device, seconds, size=size, compiled=compiled)
+    """Training steps of every head; several batches make a curve of eager steps, one is looked into closely.
+
+    At one batch the steps are also compiled, and the parts of the iSQRT 32k head are timed alone on the same maps.
+    """
+    for batch in batches:
+        yield from training_steps(backbone, batch, device, seconds, size=size, heads=heads)
+    if len(batches) > 1:
+        return
+    yield from training_steps(backbone, batch, device, seconds, size=size, heads=heads, compiled=True)
     with torch.no_grad():
         network = covpool.attach(backbone, "avg", 1000).eval()
         maps = network.forward_features(torch.zeros(1, 3, size, size))
@@ -28,7 +40,14 @@ def measure_model(
 
 
 def training_steps(
-    backbone: str, batch: int, device: torch.device, seconds: float, *, size: int = 224, compiled: bool = False
+    backbone: str,
+    batch: int,
+    device: torch.device,
+    seconds: float,
+    *,
+    size: int = 224,
+    heads: Sequence[str] = HEADS,
+    compiled: bool = False,
 ) -> Iterator[Record]:
     """Time a training step (bf16 autocast, channels_last, fused SGD) for each head, with the last stride removed.
 
@@ -38,10 +57,11 @@ def training_steps(
         device: where.
         seconds: about how long per head.
         size: of the images.
+        heads: pools; the first is the yardstick of the ratio.
         compiled: compile the network.
     """
     yardstick = None
-    for head in HEADS:
+    for head in heads:
         torch.manual_seed(0)
         model = covpool.attach(backbone, head, 1000).train().to(device).to(memory_format=torch.channels_last)
         step = _step(model, batch, size, device, compiled)

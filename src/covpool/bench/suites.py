@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 import covpool
-from covpool.bench.candidates import Comparison, Function, isqrt, operations
+from covpool.bench.candidates import Comparison, Function, isqrt, mpn, operations
 from covpool.bench.decompositions import decompositions
-from covpool.bench.measure import count_launches, matmul_rate, peak_memory, time_graph, time_in_turns
+from covpool.bench.limits import copy_rate, matmul_rate, pool_shares
+from covpool.bench.measure import count_launches, peak_memory, time_graph, time_in_turns
 from covpool.bench.record import Record
 
 Shape = tuple[int, int, int]  # b, n, c
@@ -18,6 +19,10 @@ Shape = tuple[int, int, int]  # b, n, c
 ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cpu": ((16, 49, 256), (16, 100, 256), (16, 196, 256), (16, 784, 256)),
     "cuda": ((128, 196, 256), (128, 49, 256), (32, 784, 256), (128, 196, 128), (32, 196, 512)),
+}
+MPN_SHAPES: dict[str, tuple[Shape, ...]] = {
+    "cpu": ((16, 196, 256), (16, 49, 256)),
+    "cuda": ((128, 196, 256), (128, 49, 256)),
 }
 CURVE_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cpu": tuple((16, 196, c) for c in (32, 64, 128, 256))
@@ -60,6 +65,11 @@ def useful_flops(b: int, n: int, c: int, iterations: int = 5) -> float:
     return b * (4 * chain + 3 * n * c * c)  # value, then value and derivative; covariance by half and gradient
 
 
+def _mpn_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    for shape in MPN_SHAPES[device.type]:
+        yield from compare("mpn", mpn(), shape, device, seconds, seed)
+
+
 def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     for name, comparison in operations().items():
         yield from compare(name, comparison, POOL_SHAPE[device.type], device, seconds, seed)
@@ -67,13 +77,19 @@ def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterat
 
 def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     shape = POOL_SHAPE[device.type]
-    ways: dict[str, Function] = {}
-    oracles: dict[str, Function] = {}
+    pools: dict[str, covpool.Pool] = {}
     for name in dict.fromkeys(["avg", *covpool.list_pools()]):
         torch.manual_seed(seed)
-        pool = covpool.create_pool(name, shape[-1]).to(device).eval()
-        ways[name], oracles[name] = pool, deepcopy(pool).double()
-    yield from compare("pools", Comparison(ways, oracles), shape, device, seconds, seed)
+        pools[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
+    ways: dict[str, Function] = {**pools}
+    oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
+    limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
+    for record in compare("pools", Comparison(ways, oracles), shape, device, seconds, seed):
+        if limits is not None:
+            busy = record.extra["device_ms"] or record.median_ms
+            record.extra |= pool_shares(pools[record.name], shape, busy, limits)
+            record.extra |= {"limit_tflops": limits[0], "limit_gb_per_s": limits[1]}
+        yield record
 
 
 def compare(
@@ -165,6 +181,7 @@ def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[R
 
 SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "isqrt": _isqrt_suite,
+    "mpn": _mpn_suite,
     "operations": _operations_suite,
     "pools": _pools_suite,
     "decompositions": decompositions,

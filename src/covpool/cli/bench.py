@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from covpool._check import check_choice
 from covpool.bench import SUITES, Record, measure_model, run_suite, write_records
-from covpool.bench.plots import plot_curves, read_records
+from covpool.bench.plots import plot_curves, plot_throughput, read_records
 from covpool.bench.record import environment
+from covpool.bench.steps import HEADS
 
 
 def bench(
@@ -22,8 +24,18 @@ def bench(
     seconds: Annotated[float, typer.Option(help="about how long to measure each shape")] = 5.0,
     seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
     model: Annotated[str, typer.Option(help="time training steps of this backbone with every head instead")] = "",
-    batch: Annotated[int, typer.Option(help="images per training step")] = 128,
+    batch: Annotated[
+        list[int] | None, typer.Option(help="images per training step, 128 if not given; several for a curve")
+    ] = None,
     size: Annotated[int, typer.Option(help="of the images of a training step")] = 224,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help=f"pools whose training steps are timed, {', '.join(HEADS)} if not given"),
+    ] = None,
+    matmul_precision: Annotated[
+        str,
+        typer.Option(help="torch's float32 matmul precision: highest, high (TF32) or medium; torch's own if not given"),
+    ] = "",
     plot: Annotated[
         Path | None, typer.Option(help="draw the curves of the file given by --json into this picture")
     ] = None,
@@ -34,12 +46,15 @@ def bench(
     for suite in suites or ():
         if suite not in SUITES:
             raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
+    if matmul_precision:
+        check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
+        torch.set_float32_matmul_precision(matmul_precision)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     where = environment(place, seed)
     console = Console()
     console.print(f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
     measured = (
-        measure_model(model, place, seconds, batch=batch, size=size)
+        measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
         if model
         else (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
     )
@@ -56,7 +71,7 @@ def bench(
     if json is not None:
         console.print(f"{len(records)} records appended to {json}")
     if plot is not None and json is not None:
-        plot_curves(read_records(json), plot)
+        (plot_throughput if model else plot_curves)(read_records(json), plot)
         console.print(f"plot: {plot}")
 
 
