@@ -6,6 +6,7 @@ from torch import Tensor
 
 from covpool import ops
 from covpool.kernels import isqrt
+from covpool.kernels.features import LENGTH_BLOCK, lengths
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import padded
 from kernels.oracles import covariance, position_weights, randn
@@ -58,6 +59,13 @@ def test_only_the_operand_asked_for_is_made_and_the_scale_stays_constant_without
     k, kt, _, scales = f.operands(None, (64, 64), 0.25, False)
     assert k.numel() == 0 and kt.isfinite().all()
     assert scales.tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
+def test_lengths_neither_vanish_nor_overflow(scale: float) -> None:
+    g = randn(3, LENGTH_BLOCK + 5) * scale
+    expected = g.double().square().sum(1).sqrt()
+    assert relative_error(lengths(g), expected) <= 1e-6 if scale else not lengths(g).any()
 
 
 @pytest.mark.parametrize("c", [1, 20])

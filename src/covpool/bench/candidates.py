@@ -21,10 +21,12 @@ class Comparison:
     Attributes:
         ways: name -> function of features.
         oracle: the same in float64 by an independent route; one for each way where they compute different things.
+        not_captured: ways that wait for the device on the host, as torch.linalg.eigh does: no CUDA graph takes them.
     """
 
     ways: dict[str, Function]
     oracle: Function | dict[str, Function]
+    not_captured: tuple[str, ...] = ()
 
     def oracle_of(self, name: str) -> Function:
         return self.oracle[name] if isinstance(self.oracle, dict) else self.oracle
@@ -99,7 +101,7 @@ def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
     first, oracles = alphas[0], {f"covpool, alpha = {alpha}": plain(alpha) for alpha in alphas}
     ways = {f"covpool, alpha = {alpha}": ours(alpha) for alpha in alphas}
     name = f"autograd eigh, alpha = {first}"
-    return Comparison({name: plain(first), **ways}, {name: plain(first), **oracles})
+    return Comparison({name: plain(first), **ways}, {name: plain(first), **oracles}, not_captured=(name,))
 
 
 def operations() -> dict[str, Comparison]:
@@ -120,6 +122,7 @@ def operations() -> dict[str, Comparison]:
                 "covpool from features": lambda x: ops.powm_covariance(x, 0.5),
             },
             lambda x: _autograd_power(x, 0.5),
+            not_captured=("autograd eigh",),
         ),
         "gaussian_embedding": Comparison(
             {
@@ -128,5 +131,6 @@ def operations() -> dict[str, Comparison]:
                 "covpool newton_schulz": lambda x: ops.gaussian_embedding(x, solver="newton_schulz", iterations=20),
             },
             _autograd_gaussian,
+            not_captured=("autograd eigh",),
         ),
     }

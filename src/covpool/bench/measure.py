@@ -99,13 +99,19 @@ def peak_memory(call: Call, device: torch.device) -> float | None:
 
 def count_launches(call: Call, device: torch.device) -> int | None:
     """Kernels launched by a call; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
+    return len(_kernel_times(call)) if device.type == "cuda" else None
+
+
+def busy_time(call: Call, device: torch.device) -> float | None:
+    """Milliseconds that the kernels of a call take together, whatever the host does meanwhile; None on a CPU."""
+    return sum(_kernel_times(call)) if device.type == "cuda" else None
+
+
+def _kernel_times(call: Call) -> list[float]:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
-    return sum(event.device_type.name == "CUDA" for event in profile.events())
+    return [event.device_time / 1e3 for event in profile.events() if event.device_type.name == "CUDA"]
 
 
 def settle(device: torch.device) -> None:

@@ -117,7 +117,9 @@ def compare(
             ratio=yardstick / timing.median,
             value_error=_relative_error(value, truth.value),
             gradient_error=_relative_error(slope, truth.slope),
-            extra=_device_figures(way, x, gradients[name]) if device.type == "cuda" else {},
+            extra=_device_figures(way, x, gradients[name], name not in comparison.not_captured)
+            if device.type == "cuda"
+            else {},
         )
 
 
@@ -155,10 +157,10 @@ def _call(function: Function, x: Tensor, gradient: Tensor) -> Callable[[], objec
     return lambda: torch.autograd.grad(function(x), x, gradient)
 
 
-def _device_figures(way: Function, x: Tensor, gradient: Tensor) -> dict[str, float | int | None]:
+def _device_figures(way: Function, x: Tensor, gradient: Tensor, capture: bool) -> dict[str, float | int | None]:
     """Device time under graph replay (inputs rotated through the cache), peak memory and launches."""
     call = _call(way, x, gradient)
-    graph = time_graph([_call(way, x, gradient) for _ in range(3)])
+    graph = time_graph([_call(way, x, gradient) for _ in range(3)]) if capture else None
     return {
         "device_ms": None if graph is None else graph.median,
         "peak_mib": peak_memory(call, x.device),

@@ -22,6 +22,7 @@ from covpool.kernels.tiles import (
 
 CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
+LENGTH_BLOCK = 8192
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
 
@@ -145,7 +146,26 @@ def direction_kernel(g, norms, a, h, p, dp, c, g_stride, slot_stride, h_scale, d
         store_symmetric(dp + matrix * slot_stride, i, j, value * dp_scale, SIZE, PARTS, T)
 
 
+@triton.jit
+def lengths_kernel(g, norms, size, g_stride, BLOCK: tl.constexpr):
+    """The lengths of vectors, summed in float64: the squares of small entries would vanish in float32."""
+    vector = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), tl.float64)
+    for start in range(0, size, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        value = tl.load(g + vector * g_stride + index, mask=index < size, other=0.0).to(tl.float64)
+        total += value * value
+    tl.store(norms + vector, tl.sqrt(tl.sum(total, 0)).to(tl.float32))
+
+
 # fmt: on
+def lengths(g: Tensor) -> Tensor:  # (b, size) -> (b,)
+    """The lengths of gradients of triangles, whose entries lie side by side."""
+    norms = g.new_empty(g.shape[0], dtype=torch.float32)
+    lengths_kernel[(g.shape[0],)](g, norms, g.shape[1], g.stride(0), BLOCK=LENGTH_BLOCK, num_warps=16)
+    return norms
+
+
 class Features:
     """Features with their moments, ready to be centred and scaled into operands."""
 

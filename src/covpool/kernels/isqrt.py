@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from covpool.kernels import chain, products
-from covpool.kernels.features import CHANNEL_BLOCK, TINY, Features, direction_kernel
+from covpool.kernels.features import CHANNEL_BLOCK, TINY, Features, direction_kernel, lengths
 from covpool.kernels.precision import Mode, mode
 from covpool.kernels.shape import Tiling, one_program_per_matrix, padded, tiling
 from covpool.kernels.vmap import fold_vmap
@@ -159,7 +159,7 @@ def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain
 def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
-    norms = _lengths(g)
+    norms = lengths(g)
     h, workspace = run.empty(f.b), run.empty(f.b, 8)
     _direction(run, g, norms, a, h, workspace, f.c)
     _, slope, sums = run.pair(a, h, workspace, factor=False)
@@ -174,7 +174,7 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     run = Chain(f.b, f.n, iterations, m, f.x)
     width = padded(f.c, CHANNEL_TILE)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
-    norms = _lengths(g)
+    norms = lengths(g)
     s = k.new_empty(f.b, m.parts, width, width)
     _direction_matrix(g, norms, s, f.c, m)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
@@ -185,11 +185,6 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     p, dp, sums = run.pair(a, h, workspace, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
     return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, norms, trace, factors, postcomp)
-
-
-def _lengths(g: Tensor) -> Tensor:
-    """The lengths of the gradients, summed in float64: the squares of small ones would vanish in float32."""
-    return torch.linalg.vector_norm(g, dim=1, dtype=torch.float64).float()
 
 
 def _direction(run: Chain, g: Tensor, norms: Tensor, a: Tensor, h: Tensor, workspace: Tensor, c: int) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool.kernels.features import TINY
+from covpool.kernels.features import TINY, lengths
 from covpool.kernels.isqrt import MATRIX, Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.vmap import fold_vmap
@@ -59,7 +59,7 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     _, reciprocal = _trace(s)
     a, h, workspace = run.empty(b), run.empty(b), run.empty(b, 8)
     _start(run, s, reciprocal, a, workspace[:, 1])
-    norm = torch.linalg.vector_norm(g, dim=(1, 2), keepdim=True, dtype=torch.float64).float()
+    norm = lengths(g.reshape(b, -1).contiguous()).reshape(b, 1, 1)
     scale = run.mode.direction_scale
     direction = g * (scale / torch.where(norm == 0, 1, norm))
     _operand(run, direction * run.mode.y_scale, h)

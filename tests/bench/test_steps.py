@@ -1,0 +1,31 @@
+"""Training steps and their parts: which are measured, and in what the records say of them."""
+
+import pytest
+import torch
+
+from covpool.bench import measure_model
+
+CPU = torch.device("cpu")
+HEADS = ("avg", "isqrt")
+
+
+@pytest.fixture(autouse=True)
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes a minute
+
+
+def test_several_batches_make_a_curve_of_eager_steps() -> None:
+    records = list(measure_model("torchvision/resnet18", CPU, 0.0, batches=(2, 3), size=32, heads=HEADS))
+    assert [(r.suite, r.name.split()[1], r.shape[0]) for r in records] == [
+        ("steps", head, batch) for batch in (2, 3) for head in HEADS
+    ]
+    assert all(r.extra["images_per_s"] == pytest.approx(1e3 * r.shape[0] / r.median_ms) for r in records)
+    assert [r.ratio for r in records if r.name.endswith("avg")] == [1.0, 1.0]
+
+
+def test_one_batch_is_looked_into_closely() -> None:
+    records = list(measure_model("torchvision/resnet18", CPU, 0.0, batches=(2,), size=32, heads=HEADS))
+    assert [r.suite for r in records[:4]] == ["steps"] * 2 + ["steps, compiled"] * 2
+    parts = records[4:]
+    assert {r.suite for r in parts} == {"head parts"} and {"reduction", "isqrt pool"} < {r.name for r in parts}
+    assert {r.shape for r in parts} == {(2, 512, 2, 2)}, "the maps with the last stride removed"
