@@ -11,9 +11,9 @@ SOURCE = ROOT / "src" / "covpool"
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
     *("_check", "_registry", "_files", "kernels", "ops", "pools", "blocks", "models", "diagnostics", "io", "data"),
-    *("covpool", "train", "bench", "demo", "cli"),
+    *("covpool", "train", "bench", "demo", "cli", "__main__"),
 )
-CORE = ("_check", "_registry", "kernels", "ops", "pools")
+CORE = ("_check", "_registry", "kernels", "ops", "pools", "blocks")
 WITH_MODULES = ("pools", "blocks", "models")
 WITH_OUTSIDE_WORLD = ("_files", "io", "data", "train", "bench", "demo", "cli")
 OUTSIDE_WORLD = ("print", "input", "open", "io.open", "os.environ", "os.getenv", "sys.stdout", "sys.stderr")

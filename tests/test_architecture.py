@@ -10,7 +10,7 @@ import covpool
 from layers import ORDER, ROOT, SOURCE, breaches, layer
 
 FILES = sorted(SOURCE.rglob("*.py"))
-MIRRORED = [p for p in FILES if layer(p) in ("ops", "kernels", "models") and p.name != "__init__.py"]
+MIRRORED = [p for p in FILES if layer(p) in ("ops", "kernels", "blocks", "models") and p.name != "__init__.py"]
 HEAVY = ("timm", "torchvision", "triton", "typer", "sklearn", "matplotlib")
 
 

@@ -2,10 +2,19 @@ import covpool
 from cli.runner import refused, run
 
 
-def test_all_pools_and_networks_are_listed() -> None:
+def test_all_pools_blocks_and_networks_are_listed() -> None:
     result = run("list")
     assert result.exit_code == 0
-    for name in (*covpool.list_pools(), "alexnet", "vgg16_bn", "densenet201", "32k, 12k, 8k", "2k_4g"):
+    for name in (
+        *covpool.list_pools(),
+        *covpool.list_blocks(),
+        "Blocks: covpool.insert",
+        "alexnet",
+        "vgg16_bn",
+        "densenet201",
+        "32k, 12k, 8k",
+        "2k_4g",
+    ):
         assert name in result.output
 
 

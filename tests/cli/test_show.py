@@ -10,6 +10,21 @@ def test_a_pool() -> None:
         assert text in result.output
 
 
+def test_a_block() -> None:
+    result = run("show", "fb")
+    info = covpool.block_info("fb")
+    assert result.exit_code == 0
+    for text in (
+        info.paper,
+        info.formula,
+        info.place,
+        info.parameters,
+        "rank=20",
+        'covpool.insert(timm.create_model("',
+    ):
+        assert text in result.output
+
+
 def test_a_model_stands_beside_the_row_of_the_paper() -> None:
     result = run("show", "resnet50_isqrt_32k", "--no-measure")
     assert result.exit_code == 0

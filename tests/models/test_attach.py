@@ -145,29 +145,9 @@ def test_images_of_other_sizes_and_channels() -> None:
     assert covpool.attach(own, num_classes=3, input_size=(20, 30))(torch.randn(2, 5, 20, 30)).shape == (2, 3)
 
 
-class Cross(covpool.Pool):
-    """vec(x^T y / n) of two feature tensors of equal size: the two-stream bilinear pool."""
-
-    def __init__(self, in_features: tuple[int, int], **common: Any) -> None:
-        super().__init__(in_features, lambda a, b: a * b, **common)
-
-    def _pool(self, x: Tensor, y: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        if y.shape[1] != x.shape[1]:
-            y = nn.functional.interpolate(y.mT, x.shape[1]).mT
-        return (x.mT @ y / x.shape[1]).flatten(1)
-
-
-@pytest.fixture
-def cross() -> Iterator[str]:
-    about = {"title": "", "paper": "", "order": "2", "formula": "x^T y / n", "size": "a b", "cost": "n c^2"}
-    covpool.register("cross", **about)(Cross)
-    yield "cross"
-    covpool.unregister("cross")
-
-
 @pytest.mark.parametrize("name", ["resnet18", "torchvision/resnet18"])
-def test_several_levels_feed_one_pool(name: str, cross: str) -> None:
-    network = covpool.attach(name, cross, 3, levels=("layer3", "layer4"), reduce_to=8).eval()
+def test_several_levels_feed_one_pool(name: str) -> None:
+    network = covpool.attach(name, "cross_cov", 3, levels=("layer3", "layer4"), reduce_to=8).eval()
     x = torch.randn(2, 3, 64, 96)
     third, fourth = network.forward_features(x)
     assert third.shape == (2, 256, 4, 6)
@@ -179,14 +159,89 @@ def test_several_levels_feed_one_pool(name: str, cross: str) -> None:
     assert torch.equal(again.eval()(x), network(x))
 
 
-def test_two_backbones_feed_one_pool(cross: str) -> None:
-    network = covpool.attach(("test_resnet", "torchvision/resnet18"), cross, 3, reduce_to=8).eval()
+def test_two_backbones_feed_one_pool() -> None:
+    network = covpool.attach(("test_resnet", "torchvision/resnet18"), "cross_cov", 3, reduce_to=8).eval()
     x = torch.randn(2, 3, 64, 64)
     assert len(network.forward_features(x)) == 2
     assert network(x).shape == (2, 3)
     assert covpool.models.rebuild(network.recipe).pool.in_features == network.pool.in_features
     with torch.device("meta"), pytest.raises(ValueError, match="layout"):
-        covpool.attach(("test_resnet", "swin_tiny_patch4_window7_224"), cross, keep_last_stride=True)
+        covpool.attach(("test_resnet", "swin_tiny_patch4_window7_224"), "cross_cov", keep_last_stride=True)
+
+
+LEVELS = {
+    "torchvision/resnet18": ("layer3", "layer4"),
+    "test_resnet": ("layer2", "layer3", "layer4"),
+}
+
+
+def as_tokens(x: Tensor) -> Tensor:
+    return x.flatten(2).mT
+
+
+def epn(z: Tensor) -> Tensor:
+    z = z.sign() * z.abs().sqrt()
+    return z / z.norm(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_hypercolumns_of_levels_of_different_size(name: str) -> None:
+    network = covpool.attach(
+        name, "hihca", 3, levels=LEVELS[name], reduce_to=None, keep_last_stride=True, input_size=64, size=20
+    )
+    network = network.double().eval()
+    maps = network.forward_features(torch.randn(2, 3, 64, 96, dtype=torch.float64))
+    grid = maps[0].shape[2:]
+    assert len({m.shape[2:] for m in maps}) == len(maps) > 1
+    scaled = [0.5 * m for m in maps[:-1]] + [maps[-1]]
+    column = as_tokens(torch.cat([nn.functional.interpolate(m, grid, mode="bilinear") for m in scaled], 1))
+    u, v = network.pool.factors[0]
+    torch.testing.assert_close(network.forward_pool(maps), epn(((column @ u) * (column @ v)).mean(1)))
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels_pooled_each_on_its_own_grid(name: str) -> None:
+    options = {"levels": LEVELS[name], "reduce_to": None, "keep_last_stride": True, "input_size": 64, "size": 20}
+    network = covpool.attach(name, "hihca", 3, fusion="hed", **options).double().eval()
+    maps = network.forward_features(torch.randn(2, 3, 64, 96, dtype=torch.float64))
+    parts = []
+    for level, scale, (u, v) in zip(maps, network.pool.scales, network.pool.factors, strict=True):
+        x = scale * as_tokens(level)
+        parts.append(((x @ u) * (x @ v)).mean(1))
+    torch.testing.assert_close(network.forward_pool(maps), epn(torch.cat(parts, -1)))
+
+    fason = covpool.attach(name, "fason", 3, **options).double().eval()
+    z = fason.forward_pool(maps).split([n for m in maps for n in (m.shape[1], 20)], 1)
+    for level, first, second in zip(maps, z[::2], z[1::2], strict=True):
+        torch.testing.assert_close(first, level.mean((2, 3)))
+        torch.testing.assert_close(second.norm(dim=1), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("pool", ["hihca", "fason"])
+def test_levels_are_trained_and_rebuilt(pool: str) -> None:
+    options = {"levels": ("layer3", "layer4"), "reduce_to": 8, "keep_last_stride": True, "input_size": 64, "size": 20}
+    network = covpool.attach("test_resnet", pool, 3, **options)
+    x = torch.randn(2, 3, 64, 96)
+    network(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+    again = covpool.models.rebuild(network.recipe)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(x), network.eval()(x))
+
+
+def test_the_published_levels_of_vgg16() -> None:
+    """relu5_2 and relu5_3 for HIHCA, at 28 x 28 for images of 448; conv4 and conv5 for FASON."""
+    with torch.device("meta"):
+        x = torch.empty(1, 3, 448, 448)
+        options = {"reduce_to": None, "keep_last_stride": True}
+        network = covpool.attach("torchvision/vgg16", "hihca", 200, levels=("features.27", "features.29"), **options)
+        assert [tuple(f.shape) for f in network.forward_features(x)] == [(1, 512, 28, 28)] * 2
+        assert sum(p.numel() for p in network.pool.parameters()) == 2 * 1024 * 8192 + 2
+        assert network(x).shape == (1, 200)
+        network = covpool.attach("torchvision/vgg16", "fason", 47, levels=("features.22", "features.29"), **options)
+        assert [tuple(f.shape) for f in network.forward_features(x)] == [(1, 512, 56, 56), (1, 512, 28, 28)]
+        assert network.pool.out_features == 2 * (512 + 8192)
+        assert network(x).shape == (1, 47)
 
 
 @pytest.fixture(scope="module", params=["test_resnet", "torchvision/mobilenet_v3_small", "test_vit"])

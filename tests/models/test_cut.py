@@ -50,6 +50,15 @@ def test_levels_may_lie_deep_and_later_parts_are_gone() -> None:
     assert not any(name.startswith("features.18") for name, _ in body.named_modules())
 
 
+def test_a_level_is_not_written_into_by_what_follows_in_place() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3)).eval()
+    x = torch.randn(1, 3, 16, 16)
+    normalized, last = cut_after_levels(model, ("1", "3"), "forward")(x)
+    assert torch.equal(normalized, model[1](model[0](x)))
+    assert normalized.min() < 0
+    assert torch.equal(last, model(x))
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="did you mean 'layer3'"):
         cut_after_levels(torchvision.models.resnet18(), ("layer_3",), "forward")

@@ -49,6 +49,16 @@ def test_of_log_loses_no_digit_in_any_entry(dtype: torch.dtype) -> None:
     assert worst(_divided_differences.of_log(values), truth) <= 100 * EPS[dtype]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("bounds", [(1e-4, 0.7), (0.2, 0.2 + 1e-9), (1e-20, 1e20), (2.0, 3.0)])
+def test_of_clip_loses_no_digit_in_any_entry(bounds: tuple[float, float], dtype: torch.dtype) -> None:
+    values = torch.tensor(VALUES, dtype=dtype)
+    low, high = (Decimal(torch.tensor(bound, dtype=dtype).item()) for bound in bounds)
+    truth = exact(values, lambda value: min(max(value, low), high), lambda value: Decimal(low <= value <= high))
+    d = _divided_differences.of_clip(values, float(low), float(high))
+    assert ((d.double() - truth).abs() <= 4 * EPS[dtype] * truth).all()
+
+
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.3])
 def test_of_power_with_zeros(alpha: float) -> None:
     """Range-null entries are l^(alpha - 1), which must be kept; null-null ones are 0, or 1 where alpha = 1 (A12)."""
@@ -65,6 +75,22 @@ def test_square_root_needs_no_subtraction() -> None:
     roots = values.sqrt()
     d = _divided_differences.of_power(values, torch.tensor(0.5, dtype=torch.float64))
     torch.testing.assert_close(d, 1 / (roots[:, None] + roots), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.75, 1.0, 2.0])
+def test_of_vn_mle_loses_no_digit_in_any_entry(gamma: float) -> None:
+    values, weight = torch.tensor(VALUES, dtype=torch.float64), torch.tensor(gamma, dtype=torch.float64)
+    g = Decimal(gamma)
+    b = (1 - g) / (2 * g)
+
+    def root(value: Decimal) -> Decimal:
+        return (b * b + value / g).sqrt()
+
+    truth = exact(values, lambda value: root(value) - b, lambda value: 1 / (2 * g * root(value)))
+    r = torch.tensor([float(root(Decimal(value))) for value in VALUES], dtype=torch.float64)
+    assert worst(_divided_differences.of_vn_mle(r, weight), truth) <= 8 * EPS[torch.float64]
+    null = _divided_differences.of_vn_mle(torch.zeros(2, dtype=torch.float64), weight)
+    assert (null == 0).all()
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5, 7, 10])

@@ -91,6 +91,24 @@ def test_gradcheck_forward_and_batched() -> None:
     assert torch.autograd.gradcheck(logm_eigh, a, check_forward_ad=True, check_batched_grad=True)
 
 
+class TestReleasedNullGradient:
+    def test_value_is_the_same(self) -> None:
+        sigma = covariance(features(1, 4, 7))
+        assert torch.equal(logm_eigh(sigma, null_gradient="released"), logm_eigh(sigma))
+
+    def test_it_is_the_exact_one_of_a_regular_matrix(self) -> None:
+        g = randn(6, 6)
+        found = gradient(lambda a: logm_eigh(a, null_gradient="released"), A, g)
+        torch.testing.assert_close(found, gradient(logm_eigh, A, g))
+
+    def test_of_a_singular_matrix_it_has_the_block_of_the_range_alone(self) -> None:
+        a, g = torch.diag(torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)), randn(3, 3)
+        found = gradient(lambda a: logm_eigh(a, null_gradient="released"), a, g)
+        exact = gradient(logm_eigh, a, g)
+        torch.testing.assert_close(found[:2, :2], exact[:2, :2])
+        assert (found[2] == 0).all() and (found[:, 2] == 0).all() and (exact[2].abs() > 0.1).all()
+
+
 class TestSecondDerivativesAreRefused:
     def test_reverse_over_reverse(self) -> None:
         a = A.clone().requires_grad_()
@@ -112,5 +130,7 @@ def test_refusals_name_what_came() -> None:
         logm_eigh(torch.ones(2, 3))
     with refuses(ValueError, "`eps`", "negative", "-0.1"):
         logm_eigh(A, eps=-0.1)
+    with refuses(ValueError, "`null_gradient`", "none"):
+        logm_eigh(A, null_gradient="none")  # type: ignore[arg-type]
     with refuses(TypeError, "`a`", "int64"):
         logm_eigh(torch.ones(2, 2, dtype=torch.long))

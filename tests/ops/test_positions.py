@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from covpool.ops.positions import center, keep_positions, mean
+from covpool.ops.positions import center, count, keep_positions, mean, zero_if_empty
 from ops.oracles import randn, refuses
 
 X = randn(2, 5, 3)
@@ -76,3 +76,18 @@ def test_mean_and_center() -> None:
 def test_refusals_name_what_came(mask: object, weights: object, error: type[Exception], words: tuple[str, ...]) -> None:
     with refuses(error, *words):
         keep_positions(X, mask, weights)  # type: ignore[arg-type]
+
+
+def test_count_is_of_positions_with_weight() -> None:
+    assert count(X, None).item() == 5
+    _, w = keep_positions(X, MASK, torch.where(WEIGHTS[0, 0] == WEIGHTS, 0, WEIGHTS))
+    assert count(X, w).tolist() == [2.0, 2.0]
+
+
+def test_items_of_which_nothing_is_kept_are_zero() -> None:
+    z = torch.ones(2, 4)
+    assert zero_if_empty(z, None) is z
+    mask = MASK.clone()
+    mask[1] = False
+    _, w = keep_positions(X, mask, None)
+    assert zero_if_empty(z, w).tolist() == [[1.0] * 4, [0.0] * 4]

@@ -58,6 +58,58 @@ def test_the_number_of_feature_tensors_is_checked() -> None:
         create_pool("cov", (5, 9))
 
 
+def test_several_maps_are_brought_to_the_grid_of_the_first() -> None:
+    x, y = torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
+    pool = Seen((5, 9))
+    pool(x, y)
+    large = nn.functional.interpolate(y, (4, 6), mode="bilinear")
+    torch.testing.assert_close(pool.x[1], large.flatten(2).mT, rtol=0, atol=0)
+    assert pool.x[0].data_ptr() == x.data_ptr()
+    last = Seen((5, 9), layout="channels_last")
+    last(x.movedim(1, -1), y.movedim(1, -1))
+    torch.testing.assert_close(last.x[1], pool.x[1])
+
+
+def test_a_mask_of_the_first_map_holds_for_the_reductions_of_all() -> None:
+    pool, x, y = Seen((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
+    mask = torch.ones(2, 4, 6, dtype=torch.bool)
+    mask[..., 4:] = False
+    pool(x.masked_fill(~mask.unsqueeze(1), torch.nan), y, mask=mask)
+    assert pool.mask.shape == (2, 24) and pool.x[0].isfinite().all()
+    large = nn.functional.interpolate(y, (4, 6), mode="bilinear")[..., :4]
+    reduced = pool.reduce[1].convolutions[0](large)
+    torch.testing.assert_close(pool.reduce[1].norms[0].running_mean, 0.1 * reduced.mean((0, 2, 3)))
+
+
+class OnItsOwn(Seen):
+    own_positions = True
+
+
+def test_maps_that_keep_their_own_grids_get_masks_and_weights_of_their_own() -> None:
+    pool, x, y = OnItsOwn((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
+    mask, weights = torch.zeros(2, 4, 6, dtype=torch.bool), torch.ones(2, 4, 6)
+    mask[..., :2], weights[..., 2:] = True, 5
+    pool(x, y, mask=mask, weights=weights)
+    assert [f.shape for f in pool.x] == [(2, 24, 3), (2, 6, 3)]
+    assert torch.equal(pool.mask[0], mask.flatten(1)) and torch.equal(pool.weights[0], weights.flatten(1))
+    assert pool.mask[1].tolist() == [[True, False, False] * 2] * 2
+    assert pool.weights[1].tolist() == [[1, 5, 5] * 2] * 2
+    pool(x, y)
+    assert pool.mask is None and pool.weights is None
+
+
+def test_tokens_of_different_number_keep_their_own_but_share_no_mask() -> None:
+    x, y = torch.randn(2, 12, 5), torch.randn(2, 7, 9)
+    pool = OnItsOwn((5, 9))
+    pool(x, y)
+    assert [f.shape[1] for f in pool.x] == [12, 7]
+    with pytest.raises(ValueError, match="same positions; got 7 and 12"):
+        pool(x, y, mask=torch.ones(2, 12, dtype=torch.bool))
+    with pytest.raises(ValueError, match="same positions; got 12 and 7"):
+        Seen((5, 9))(x, y)
+    Seen((5, 9))(x.mT.unflatten(-1, (3, 4)), torch.randn(2, 12, 9))  # as many tokens as the map has positions
+
+
 def test_one_group_is_a_linear_layer() -> None:
     pool, x = create_pool("cov", 7, project_to=10).double(), features(3, 20, 7)
     linear = nn.Linear(28, 10).double()

@@ -36,6 +36,12 @@ def test_two_streams_with_a_mask_equal_the_sliced_streams() -> None:
     torch.testing.assert_close(BilinearPool((5, 3))(x, y, mask=mask), direct(x[:, :4], y[:, :4]))
 
 
+def test_b1_the_second_map_is_resized_bilinearly_to_the_first() -> None:
+    x, y = features(2, 24, 5).mT.unflatten(-1, (4, 6)), features(2, 6, 3, seed=1).mT.unflatten(-1, (2, 3))
+    large = torch.nn.functional.interpolate(y, (4, 6), mode="bilinear")
+    torch.testing.assert_close(BilinearPool((5, 3))(x, y), direct(x.flatten(2).mT, large.flatten(2).mT))
+
+
 def test_b1_symmetric_case_is_the_covariance_plus_the_outer_product_of_the_mean() -> None:
     x = features(2, 9, 5) + 1
     mean = x.mean(1, keepdim=True)
@@ -65,6 +71,18 @@ def test_b1_gradient_is_the_whole_one() -> None:
     (found,) = torch.autograd.grad(BilinearPool(3)(x), x, g)
     (expected,) = torch.autograd.grad(direct(x, x), x, g)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)  # the published guard of 1e-8 at zero
+
+
+def test_b1_gradient_in_closed_form() -> None:
+    """(G + G^T) X / M with G = |z|^(-1/2) o (g - <g, u> u) / (2 |y|), u = y / |y|, y the signed square root of z."""
+    x, g = (features(1, 6, 3) + 2).requires_grad_(), features(1, 1, 9, seed=1)[0]
+    (found,) = torch.autograd.grad(BilinearPool(3)(x), x, g)
+    f, g = x.detach()[0], g[0]
+    z = (f.T @ f / 6).flatten()
+    y = z.sign() * z.abs().sqrt()
+    u = y / y.norm()
+    dz = ((g - (g @ u) * u) / (2 * z.abs().sqrt() * y.norm())).unflatten(0, (3, 3))
+    torch.testing.assert_close(found[0], f @ (dz + dz.T) / 6, rtol=1e-6, atol=1e-8)
 
 
 def test_wrong_use() -> None:

@@ -15,7 +15,7 @@ def list_all(
         str, typer.Option(help="print the names of models that match, one a line, such as 'resnet50_*'")
     ] = "",
 ) -> None:
-    """Every pooling method, and the networks of the paper."""
+    """Every pooling method, the blocks for the inside of backbones, and the networks of the paper."""
     if models:
         names = covpool.list_models(models)
         if not names:
@@ -24,6 +24,7 @@ def list_all(
         return
     console = Console()
     console.print(_pools())
+    console.print(_blocks())
     console.print(_networks())
 
 
@@ -34,6 +35,16 @@ def _pools() -> Table:
     for name in covpool.list_pools():
         info = covpool.pool_info(name)
         table.add_row(name, info.title, info.order, info.size, info.cost)
+    return table
+
+
+def _blocks() -> Table:
+    table = Table(title="Blocks: covpool.insert(backbone, name, **options), or by name as in resnet50+se")
+    for heading in ("name", "method", "place", "parameters"):
+        table.add_column(heading, overflow="fold")
+    for name in covpool.list_blocks():
+        info = covpool.block_info(name)
+        table.add_row(name, info.title, info.place, info.parameters)
     return table
 
 

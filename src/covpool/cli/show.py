@@ -1,6 +1,6 @@
-"""`covpool show NAME`: all about one pool, or one network of the paper."""
+"""`covpool show NAME`: all about one pool, one block, or one network of the paper."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -18,18 +18,20 @@ def show(
     device: Annotated[str, typer.Option(help="to measure on; the GPU if there is one")] = "",
     batch: Annotated[int, typer.Option(help="images at a time")] = 1,
 ) -> None:
-    """A pool: paper, formula, size, cost, options. A model: its row of the paper's Appendix III with ours beside it."""
+    """A pool or block: paper, formula, cost, options. A model: its row of the paper's Appendix III and ours."""
     console = Console()
     if name in covpool.list_pools():
         console.print(_pool(name))
+    elif name in covpool.list_blocks():
+        console.print(_block(name))
     elif name in covpool.list_models():
         place = device or ("cuda" if torch.cuda.is_available() else "cpu")
         with console.status(f"building {name}" + (" and measuring it" if measure else "")):
             row = efficiency(name, measure=measure, device=place, batch=batch)
         console.print(_model(row))
     else:
-        hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_models()])
-        raise ValueError(f"there is no pool and no model named {name!r}{hint}; `covpool list` has all")
+        hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_blocks(), *covpool.list_models()])
+        raise ValueError(f"there is no pool, block or model named {name!r}{hint}; `covpool list` has all")
 
 
 def _pool(name: str) -> Table:
@@ -37,9 +39,23 @@ def _pool(name: str) -> Table:
     table = Table(title=f"{info.name}: {info.title}", show_header=False)
     for key in ("paper", "order", "formula", "size", "cost"):
         table.add_row(key, getattr(info, key))
-    table.add_row("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none of its own")
+    table.add_row("options", _options(info.options) or "none of its own")
     table.add_row("example", f'covpool.create_pool("{name}", in_features=512, reduce_to=256)')
     return table
+
+
+def _block(name: str) -> Table:
+    info = covpool.block_info(name)
+    table = Table(title=f"{info.name}: {info.title}", show_header=False)
+    for key in ("paper", "formula", "place", "parameters"):
+        table.add_row(key, getattr(info, key))
+    table.add_row("options", _options(info.options))
+    table.add_row("example", f'covpool.insert(timm.create_model("resnet50"), "{name}")')
+    return table
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value!r}" for key, value in options.items())
 
 
 def _model(row: Efficiency) -> Table:

@@ -9,7 +9,7 @@ from torch import nn
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import create_pool, pool_info
 from covpool.models.backbone import Backbone, PrefixTokens, Streams, device_and_dtype, make_backbone
-from covpool.models.by_name import classifier_by_name
+from covpool.models.by_name import classifier_by_name, split_blocks
 from covpool.models.head import make_head
 from covpool.models.last_stride import remove_last_stride
 from covpool.models.network import Network
@@ -46,8 +46,9 @@ def attach(
     network shares its parameters.
 
     Args:
-        backbone: a classifier, or its name: "resnet50" is timm's, "torchvision/resnet50" torchvision's. A tuple of
-            several for a pool of several feature tensors (two-stream networks).
+        backbone: a classifier, or its name: "resnet50" is timm's, "torchvision/resnet50" torchvision's, and
+            "resnet50+se" has a block inserted (`covpool.insert`). A tuple of several for a pool of several feature
+            tensors (two-stream networks).
         pool: one of `covpool.list_pools()`.
         num_classes: length of the logits.
         keep_last_stride: leave the down-sampling as it is.
@@ -104,6 +105,8 @@ def attach(
 
 
 def _build(name: str, pretrained: bool, options: dict[str, Any] | None) -> nn.Module:
+    if "fb" in split_blocks(name)[1]:
+        raise ValueError(f"{name!r}: 'fb' is a classifier, which a pool replaces; leave it out, or use covpool.insert")
     return classifier_by_name(name, pretrained=pretrained, **(options or {}))
 
 

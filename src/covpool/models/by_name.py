@@ -5,24 +5,45 @@ from typing import Any
 from torch import nn
 
 from covpool._check import did_you_mean, require
+from covpool.models.insert import insert
 
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
-    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's.
+    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's; "resnet50+se" has a block inserted, or several.
 
     Args:
-        name: of the model, in the words of its library.
+        name: of the model, in the words of its library, and what is inserted into it, with the published options.
         pretrained: download its weights.
         options: passed on to the library.
 
-    >>> type(classifier_by_name("torchvision/resnet18")).__name__
+    >>> type(classifier_by_name("torchvision/resnet18+cbam+sort")).__name__
     'ResNet'
     """
+    name, blocks = split_blocks(name)
+    model = _plain(name, pretrained, options)
+    for block in blocks:
+        model = insert(model, block)
+    return model
+
+
+def split_blocks(name: str) -> tuple[str, list[str]]:
+    """The plain name, and the blocks that are inserted.
+
+    >>> split_blocks("resnet50+se")
+    ('resnet50', ['se'])
+    """
+    if ":" in name:  # "hf-hub:..." and the like are timm's own affair
+        return name, []
+    plain, *blocks = name.split("+")
+    return plain, blocks
+
+
+def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     library, _, short = name.rpartition("/")
     if library == "torchvision":
         return _torchvision(short, pretrained, options)
     timm = require("timm", "models")
-    if not timm.is_model(name) and ":" not in name:  # "hf-hub:..." and the like are timm's own affair
+    if not timm.is_model(name) and ":" not in name:
         hint = did_you_mean(name, timm.list_models())
         raise ValueError(f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...'")
     made: nn.Module = timm.create_model(name, pretrained=pretrained, **options)

@@ -13,6 +13,7 @@ from covpool.models.dry_run import without_memory
 from covpool.models.network import Network
 from covpool.pools.base import Pool
 
+PAPER_POOLS = ("cov", "mpn", "isqrt", "gaussian")  # the paper's own
 PAPER_PRODUCTS = 6  # c x c products of the square root: the schedule of N = 3, or that of N = 5 at half by symmetry
 
 
@@ -51,8 +52,7 @@ def cost(network: Network, image: tuple[int, ...] = (3, 224, 224)) -> Cost:
     stated = round(stated_cost(network.pool, n, c))
     _stride_in_first_convolution(copy)
     paper, n, c = _count_layers(copy, image)
-    if _is_second_order(network.pool):
-        paper += c * n**2 + c**2 * n + PAPER_PRODUCTS * c**3
+    paper += _paper_pooling(network.pool, n, c)
     return Cost(layers, stated, paper)
 
 
@@ -111,6 +111,9 @@ def _stride_in_first_convolution(network: nn.Module) -> None:
             first.stride, second.stride = second.stride, first.stride
 
 
-def _is_second_order(pool: Pool) -> bool:
+def _paper_pooling(pool: Pool, n: int, c: int) -> int:
+    """The pool in the paper's accounting: first order is free, other systems count as they state."""
     name = pool_name(pool)
-    return name is not None and "2" in pool_info(name).order
+    if name in PAPER_POOLS:
+        return c * n**2 + c**2 * n + PAPER_PRODUCTS * c**3
+    return 0 if name is None or pool_info(name).order == "1" else round(stated_cost(pool, n, c))

@@ -101,7 +101,18 @@ def _ending(model: nn.Module, graph: fx.Graph, ends: list[fx.Node], *, several: 
     graph.output(tuple(ends) if several else ends[0])
     body = fx.GraphModule(model, graph, class_name=type(model).__name__)
     body.graph.eliminate_dead_code()
+    if several:
+        _copy_levels(body.graph)
     body.delete_all_unused_submodules()
     body.recompile()
     body.training = model.training
     return body
+
+
+def _copy_levels(graph: fx.Graph) -> None:
+    """Give out copies of the levels that the network goes on from: an activation in place would write into them."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    for end in output.all_input_nodes:
+        if len(end.users) > 1:
+            with graph.inserting_after(end):
+                output.replace_input_with(end, graph.call_method("clone", (end,)))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from covpool._files import find_state, read_tensors
 from covpool.models.backbone import Backbone
+from covpool.models.residual import gate_tensors
 
 # torchvision published its DenseNets when norm1 was still written norm.1
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
@@ -15,6 +16,8 @@ OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
     """Fill a backbone from a file of its whole classifier; the entries of the removed parts are left out.
+
+    Blocks that were inserted into it keep their fresh weights where the file knows none of them.
 
     Args:
         backbone: changed in place.
@@ -26,6 +29,9 @@ def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
     gone = tuple(f"{name}." for name in backbone.removed)
     wanted = backbone.body.state_dict()
     state = {key: value for key, value in state.items() if key in wanted or not key.startswith(gone)}
+    fresh = {key: wanted[key] for key in gate_tensors(backbone.body)}
+    if not fresh.keys() & state.keys():
+        state |= fresh
     fill(backbone.body, state, f"{path} does not fit {type(backbone.body).__name__}")
 
 

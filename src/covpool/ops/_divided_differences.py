@@ -30,6 +30,30 @@ def of_log(
     return torch.where(r == 0, 1, q / torch.where(r == 0, 1, r)) / high
 
 
+def of_clip(
+    eigenvalues: Tensor,  # (..., c)
+    low: float,
+    high: float,
+) -> Tensor:  # (..., c, c)
+    """Of min(max(l, low), high); where two values are equal, 1 inside the interval and 0 outside."""
+    clipped = eigenvalues.clamp(low, high)
+    steps = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
+    equal = steps == 0
+    slope = (clipped == eigenvalues).to(eigenvalues.dtype).unsqueeze(-1)
+    rises = clipped.unsqueeze(-1) - clipped.unsqueeze(-2)
+    return torch.where(equal, slope, rises / torch.where(equal, 1, steps))
+
+
+def of_vn_mle(
+    r: Tensor,  # (..., c), non-negative, see `_spectral.vn_mle`
+    gamma: Tensor,  # ()
+) -> Tensor:  # (..., c, c)
+    """Of r(l) - b with r^2 = b^2 + l / gamma, as 1 / (gamma (r_i + r_j)); a pair (0, 0) gives 0, as of a power."""
+    total = r.unsqueeze(-1) + r.unsqueeze(-2)
+    null = total == 0
+    return torch.where(null, 0, 1 / (gamma * torch.where(null, 1, total)))
+
+
 def _ratios(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The larger value h of each pair, r = (smaller - h) / h, exact where the two are close, and log(smaller / h)."""
     left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)

@@ -13,7 +13,7 @@ from covpool.ops._autograd import Differentiable
 from covpool.ops._precision import outside_autocast
 from covpool.ops.symmetric import symmetrize
 
-Kind = Literal["power", "power_released", "log"]
+Kind = Literal["power", "power_released", "log", "vn_mle"]
 
 
 def compose(
@@ -42,18 +42,31 @@ def _value(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
     if kind == "log":
         return eigenvalues.log()
     assert alpha is not None
-    return eigenvalues**alpha
+    return vn_mle(eigenvalues, alpha)[0] if kind == "vn_mle" else eigenvalues**alpha
 
 
 def _differences(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
     if kind == "log":
         return _divided_differences.of_log(eigenvalues)
     assert alpha is not None
+    if kind == "vn_mle":
+        return _divided_differences.of_vn_mle(vn_mle(eigenvalues, alpha)[1], alpha)
     d = _divided_differences.of_power(eigenvalues, alpha)
     if kind == "power_released":  # the released code zeroes the null eigenvectors, and with them these entries
         null = eigenvalues == 0
         d = torch.where(null.unsqueeze(-1) | null.unsqueeze(-2), 0, d)
     return d
+
+
+def vn_mle(
+    eigenvalues: Tensor,  # (..., c), non-negative
+    gamma: Tensor,  # ()
+) -> tuple[Tensor, Tensor]:  # (..., c), (..., c)
+    """s = r - b, r = sqrt(b^2 + l / gamma), b = (1 - gamma) / (2 gamma), without cancellation; and r."""
+    b = (1 - gamma) / (2 * gamma)
+    r = (b * b + eigenvalues / gamma).sqrt()
+    total = r + b.abs()
+    return torch.where(b < 0, total, eigenvalues / gamma / torch.where(total == 0, 1, total)), r
 
 
 def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
@@ -64,7 +77,7 @@ def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
 
 
 class SpectralFunction(Differentiable):
-    """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha or log(l); once differentiable."""
+    """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha, log(l) or `vn_mle`; once differentiable."""
 
     @staticmethod
     def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: Kind) -> Tensor:

@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_square
+from covpool._check import check_choice, check_square
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import full_precision
-from covpool.ops._spectral import SpectralFunction, eps_of
+from covpool.ops._product import product
+from covpool.ops._spectral import SpectralFunction, compose, eps_of
+from covpool.ops.powm_eigh import NullGradient
 from covpool.ops.symmetric import symmetrize
 
 
@@ -15,6 +17,7 @@ def logm_eigh(
     a: Tensor,  # (..., c, c)
     *,
     eps: float = 1e-3,
+    null_gradient: NullGradient = "exact",
 ) -> Tensor:  # (..., c, c)
     """log(a + eps I) = U diag(log(l + eps)) U^T of positive semi-definite matrices.
 
@@ -24,6 +27,8 @@ def logm_eigh(
         a: symmetric positive semi-definite matrices; their symmetric part is taken. Eigenvalues that are negative by
             round-off alone (above -c eps(l_1)) count as zero.
         eps: added to every eigenvalue, in the unit of `a`; 1e-3 as in the paper. 0 for positive definite matrices.
+        null_gradient: "released" keeps the derivative within the range of `a` alone (eigenvalues above c eps(l_1)), as
+            the released code of DeepO2P does.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -34,11 +39,15 @@ def logm_eigh(
     0.0
     """
     check_square("a", a)
+    check_choice("null_gradient", null_gradient, ("exact", "released"))
     if eps < 0:
         raise ValueError(f"`eps` must not be negative; got {eps}")
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())
     round_off = eps_of(eigenvalues[..., -1:]) * a.shape[-1]
     eigenvalues = torch.where(eigenvalues.abs() <= round_off, eigenvalues.clamp(min=0), eigenvalues)
+    if null_gradient == "released":  # the value is that of the decomposition; only the derivative passes through here
+        onto_range = compose(u, (eigenvalues > round_off).to(a.dtype))
+        a = product(product(onto_range, a), onto_range)
     z: Tensor = SpectralFunction.call(a, None, eigenvalues + eps, u, "log")
     return z

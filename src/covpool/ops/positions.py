@@ -49,3 +49,19 @@ def center(
     if not centered:
         return x
     return x - mean(x, w).unsqueeze(-2)
+
+
+def count(
+    x: Tensor,  # (..., n, c)
+    w: Tensor | None,  # (..., n)
+) -> Tensor:  # (...) or ()
+    """How many positions count: those whose weight is not zero, or all n."""
+    return x.new_full((), x.shape[-2]) if w is None else (w != 0).sum(-1).to(x.dtype)
+
+
+def zero_if_empty(
+    z: Tensor,  # (..., d)
+    w: Tensor | None,  # (..., n)
+) -> Tensor:  # (..., d)
+    """z, and zeros for an item of which no position is kept."""
+    return z if w is None else torch.where((w == 0).all(-1, keepdim=True), 0, z)

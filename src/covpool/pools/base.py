@@ -1,14 +1,15 @@
 """Pool: what every pooling method shares, done once: checks, layout, reduction, precision, normalisation."""
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_floating, check_positions, check_positive_int
+from covpool._check import check_choice, check_floating, check_positive_int
 from covpool.ops._precision import at_least_float32, outside_autocast
+from covpool.pools.grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools.normalize import Normalize, make_normalization
 from covpool.pools.reduction import Activation, Reduction
 
@@ -38,6 +39,9 @@ class Pool(nn.Module):
     output: Literal["features", "scores"] = "features"
     # Its operations read autocast and half-precision features themselves; else `_pool` gets float32 outside autocast.
     chooses_precision: bool = False
+    # Its feature tensors keep their own grids, and `_pool` gets tuples of masks and weights, one for each of them; else
+    # all are brought to the positions of the first.
+    own_positions: bool = False
 
     def __init__(
         self,
@@ -59,9 +63,11 @@ class Pool(nn.Module):
         _check_count(self._name(), pooled_size, inputs)
         self.in_features = in_features
         self.layout = layout
-        self.reduce = nn.ModuleList(Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs)
+        reductions = [Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs]
+        self.reduce = nn.ModuleList(reductions)
         self._inputs = inputs
-        pooled = pooled_size(*(reduction.out_features for reduction in self.reduce))
+        self.channels = tuple(reduction.out_features for reduction in reductions)  # of what `_pool` gets
+        pooled = pooled_size(*self.channels)
         self.normalize = make_normalization(normalize, pooled)
         self.project = _make_projection(pooled, project_to, groups)
         self.out_features = pooled if project_to is None else project_to
@@ -74,20 +80,42 @@ class Pool(nn.Module):
         """Pool features (b, c, h, w), (b, c, t, h, w) or (b, n, c) into (b, out_features).
 
         Args:
-            features: one tensor for most pools.
-            mask: True = keep, (b, n) or the map's own shape (b, h, w); an empty mask gives zeros.
+            features: one tensor for most pools. Several maps may differ in size: where a method needs them at the same
+                positions, they are resized bilinearly to the first.
+            mask: True = keep, (b, n) or the (first) map's own shape (b, h, w); an empty mask gives zeros.
             weights: a weight per position, in the same shapes.
         """
+        return self._finished(self._apply_method(self._pool, features, mask, weights))
+
+    @torch.no_grad()
+    def descriptors(self, features: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """What the method sees of features after the reduction: the kept positions of all images, one per row.
+
+        Pools that start from data take them: `pool.init_from(pool.descriptors(features))`.
+
+        Shape: (b, c, h, w) or (b, n, c) -> (m, c), c after the reduction.
+        """
+        return self._apply_method(_rows, (features,), mask, None)
+
+    def _apply_method(
+        self,
+        method: Callable[..., Tensor],
+        features: tuple[Tensor, ...],
+        mask: Tensor | None,
+        weights: Tensor | None,
+    ) -> Tensor:
+        """What a method makes of features (b, n, c), after checks, layout, reduction and the choice of precision."""
         if len(features) != len(self._inputs):
             raise ValueError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
-        positions = self._positions_shape(features[0], 0)
-        mask = _flat("mask", mask, positions)
-        weights = _flat("weights", weights, positions)
-        x = tuple(self._reduced(i, f, mask) for i, f in enumerate(features))
+        shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
+        kept = self._positions("mask", mask, features, shapes)
+        weighted = self._positions("weights", weights, features, shapes)
+        masks = for_each(kept, features)
+        x = tuple(self._reduced(i, f, shapes[0][1:], masks[i]) for i, f in enumerate(features))
         if self.chooses_precision:
-            return self._finished(self._pool(*x, mask=mask, weights=weights))
+            return method(*x, mask=kept, weights=weighted)
         with outside_autocast(x[0]):
-            return self._finished(self._pool(*(at_least_float32(f) for f in x), mask=mask, weights=weights))
+            return method(*(at_least_float32(f) for f in x), mask=kept, weights=weighted)
 
     def _finished(self, z: Tensor) -> Tensor:
         """Normalisation and projection, in float32."""
@@ -97,16 +125,33 @@ class Pool(nn.Module):
             z = self.normalize(z)
             return z if self.project is None else self.project(z.unsqueeze(-1)).squeeze(-1)
 
-    def _reduced(self, i: int, feature: Tensor, mask: Tensor | None) -> Tensor:
-        """Feature i as (b, n, c) after its reduction."""
-        self._positions_shape(feature, i)
+    def _positions(
+        self, name: str, value: Tensor | None, features: tuple[Tensor, ...], shapes: list[tuple[int, ...]]
+    ) -> Positions:
+        """A mask or weights as (b, n), for every feature tensor where they keep their own grids."""
+        flat = flatten_positions(name, value, shapes[0])
+        if flat is None or not self.own_positions:
+            return flat
+        return tuple(
+            resize_positions(flat, shapes[0][1:], shape[1:], tokens=self._is_tokens(f))
+            for f, shape in zip(features, shapes, strict=True)
+        )
+
+    def _reduced(self, i: int, feature: Tensor, grid: tuple[int, ...], mask: Tensor | None) -> Tensor:
+        """Feature i as (b, n, c) after its reduction, at the positions of `grid` or its own."""
+        tokens = self._is_tokens(feature)
         if not self._is_channels_first(feature):
             feature = feature.movedim(-1, 1)
+        if not self.own_positions:
+            feature = resize_map(feature, grid, tokens=tokens)
         if feature.ndim == 3:
             feature = feature.unsqueeze(-1)
         elif feature.ndim == 5:
             feature = feature.flatten(2, 3)
         return self.reduce[i](feature, mask).flatten(2).mT
+
+    def _is_tokens(self, feature: Tensor) -> bool:
+        return feature.ndim == 3 and not self._is_channels_first(feature)
 
     def _is_channels_first(self, feature: Tensor) -> bool:
         return self.layout == "channels_first" or (self.layout == "auto" and feature.ndim > 3)
@@ -147,13 +192,8 @@ def _check_count(name: str, pooled_size: Callable[..., int], inputs: tuple[int, 
         raise ValueError(f"{name} does not take {len(inputs)} feature tensor(s), in_features={inputs}") from error
 
 
-def _flat(name: str, value: Tensor | None, positions: tuple[int, ...]) -> Tensor | None:
-    """A mask or weights as (b, n)."""
-    if value is None:
-        return None
-    flat = (positions[0], math.prod(positions[1:]))
-    check_positions(name, value, *dict.fromkeys((positions, flat)))
-    return value.reshape(flat)
+def _rows(x: Tensor, *, mask: Tensor | None, weights: None) -> Tensor:  # (b, n, c) -> (m, c)
+    return x.flatten(0, 1) if mask is None else x[mask]
 
 
 def _make_projection(pooled: int, project_to: int | None, groups: int) -> nn.Module | None:

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from covpool._check import check_choice
 from covpool._registry import register
-from covpool.ops import covariance, elementwise_power_normalize
-from covpool.ops.positions import keep_positions
+from covpool.ops import covariance, cross_covariance, elementwise_power_normalize
 from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
 from covpool.pools.base import Pool
 
@@ -24,8 +23,9 @@ from covpool.pools.base import Pool
 class BilinearPool(Pool):
     """The mean outer product of the features, in full, then the signed square root of every element and unit length.
 
-    With one feature tensor it is the second moment about zero (x_A = x_B); with two, of the same positions, their
-    cross-moment (two-stream B-CNN). Pre-training needs `normalize="bn"` after it, as the paper found.
+    With one feature tensor it is the second moment about zero (x_A = x_B); with two their cross-moment (two-stream
+    B-CNN), the second map resized to the first one's grid. Pre-training needs `normalize="bn"` after it, as the paper
+    found.
 
     Args:
         gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
@@ -44,12 +44,6 @@ class BilinearPool(Pool):
     def _pool(self, x: Tensor, y: Tensor | None = None, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if y is None:
             z = covariance(x, mask=mask, weights=weights, centered=False)
-        elif x.shape[1] != y.shape[1]:
-            raise ValueError(
-                f"both streams must have the same positions; got {x.shape[1]} and {y.shape[1]}: resize one"
-            )
         else:
-            y, _ = keep_positions(y, mask, weights)
-            x, w = keep_positions(x, mask, weights)
-            z = (x / x.shape[1] if w is None else x * w.unsqueeze(-1)).mT @ y
+            z = cross_covariance(x, y, mask=mask, weights=weights, centered=False)
         return elementwise_power_normalize(z.flatten(1), gradient=self.gradient)

@@ -4,8 +4,10 @@ from typing import Any
 
 from torch import Tensor
 
+from covpool._check import check_choice
 from covpool._registry import register
-from covpool.ops import covariance, vech
+from covpool.ops import covariance, shrunk_covariance, vech
+from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
 
@@ -20,10 +22,18 @@ from covpool.pools.triangle import triangle
     cost="n c^2",
 )
 class CovariancePool(Pool):
-    """The upper triangle of the covariance of the features over positions, without any normalisation."""
+    """The upper triangle of the covariance of the features over positions, without any normalisation.
 
-    def __init__(self, in_features: int, **common: Any) -> None:
+    Args:
+        shrinkage: draw it towards a multiple of the identity, see `covpool.ops.shrunk_covariance`.
+    """
+
+    def __init__(self, in_features: int, *, shrinkage: Shrinkage | None = None, **common: Any) -> None:
         super().__init__(in_features, triangle, **common)
+        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
+        self.shrinkage = shrinkage
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if self.shrinkage is not None:
+            return vech(shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights))
         return vech(covariance(x, mask=mask, weights=weights))

@@ -7,7 +7,8 @@ from torch import Tensor
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import register
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops import isqrt_covariance
+from covpool.ops import isqrt_covariance, shrunk_covariance, sqrtm_newton_schulz, vech
+from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
@@ -30,6 +31,7 @@ class IterativeSquareRootPool(Pool):
         prenorm: t is the trace or the Frobenius norm of the covariance.
         postcomp: multiply by sqrt(t) at the end. The paper's batch norm variant is postcomp=False, normalize="bn".
         precision: of the GPU kernels, see `covpool.ops.isqrt_covariance`.
+        shrinkage: draw the covariance towards a multiple of the identity first, see `covpool.ops.shrunk_covariance`.
 
     >>> import torch
     >>> IterativeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
@@ -46,12 +48,15 @@ class IterativeSquareRootPool(Pool):
         prenorm: Prenorm = "trace",
         postcomp: bool = True,
         precision: Precision | None = None,
+        shrinkage: Shrinkage | None = None,
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
         check_positive_int("iterations", iterations)
         check_choice("prenorm", prenorm, ("trace", "frobenius"))
         check_choice("precision", precision, (None, *PRECISIONS))
+        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
+        self.shrinkage = shrinkage
         self.options: dict[str, Any] = {
             "iterations": iterations,
             "prenorm": prenorm,
@@ -60,4 +65,7 @@ class IterativeSquareRootPool(Pool):
         }
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if self.shrinkage is not None:
+            sigma = shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights)
+            return vech(sqrtm_newton_schulz(sigma, **self.options))
         return isqrt_covariance(x, mask=mask, weights=weights, vectorize=True, **self.options)

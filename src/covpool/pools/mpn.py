@@ -5,9 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from covpool._check import check_choice
 from covpool._registry import register
-from covpool.ops import powm_covariance, vech
+from covpool.ops import covariance, powm_covariance, powm_eigh, shrunk_covariance, vech, vn_mle_eigh
+from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
+from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
+from covpool.ops.vn_mle_eigh import check_gamma
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
 
@@ -29,6 +33,9 @@ class MatrixPowerPool(Pool):
         learn_alpha: train it.
         normalization: divide by the largest eigenvalue ("spectral", M-l2) or the Frobenius norm ("frobenius", M-Fro).
         eps, null_gradient: see `covpool.ops.powm_eigh`.
+        gamma: the maximum likelihood estimate with a von Neumann divergence of this weight takes the place of the power
+            (vN-MLE, which is the square root at gamma = 1), see `covpool.ops.vn_mle_eigh`.
+        shrinkage: draw the covariance towards a multiple of the identity first, see `covpool.ops.shrunk_covariance`.
     """
 
     def __init__(
@@ -40,14 +47,35 @@ class MatrixPowerPool(Pool):
         normalization: Normalization | None = None,
         eps: Threshold | float = "rank",
         null_gradient: NullGradient = "exact",
+        gamma: float | None = None,
+        shrinkage: Shrinkage | None = None,
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
         check_options(eps, normalization, null_gradient)
         if not 0 < alpha <= 2:
             raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
+        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
+        if gamma is not None:
+            check_gamma(gamma)
+            if (alpha, learn_alpha, normalization, null_gradient) != (0.5, False, None, "exact"):
+                raise ValueError(
+                    "`gamma` takes the place of the power: leave `alpha`, `learn_alpha`, `normalization` and "
+                    "`null_gradient` at their defaults"
+                )
         self.alpha = nn.Parameter(torch.tensor(float(alpha))) if learn_alpha else float(alpha)
+        self.gamma = gamma
+        self.shrinkage = shrinkage
         self.options: dict[str, Any] = {"normalization": normalization, "eps": eps, "null_gradient": null_gradient}
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        return vech(powm_covariance(x, self.alpha, mask=mask, weights=weights, **self.options))
+        if self.gamma is None and self.shrinkage is None:
+            return vech(powm_covariance(x, self.alpha, mask=mask, weights=weights, **self.options))
+        if self.shrinkage is None:
+            sigma = covariance(x, mask=mask, weights=weights)
+        else:
+            sigma = shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights)
+        if self.gamma is None:
+            return vech(powm_eigh(sigma, self.alpha, **self.options))
+        z = vech(vn_mle_eigh(sigma, self.gamma, eps=self.options["eps"]))
+        return zero_if_empty(z, keep_positions(x, mask, weights)[1])  # above gamma = 1 a zero covariance has none

@@ -50,7 +50,7 @@ class Reduction(nn.Module):
             x = torch.where(_as_map(mask, x), x, 0)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = convolution(_in_dtype_of(convolution, x))
-            x = _masked_batch_norm(x, mask, norm) if mask is not None and norm.training else norm(x)
+            x = masked_batch_norm(x, mask, norm) if mask is not None and norm.training else norm(x)
             x = x.relu() if self.activation == "relu" else nn.functional.relu6(x)
         return x
 
@@ -69,13 +69,13 @@ def _in_dtype_of(convolution: nn.Module, x: Tensor) -> Tensor:
     return x if half_weights or in_autocast(x) else at_least_float32(x)
 
 
-def _masked_batch_norm(
+def masked_batch_norm(
     x: Tensor,  # (b, c, h, w)
     mask: Tensor,  # (b, h w)
     norm: nn.Module,
 ) -> Tensor:  # (b, c, h, w)
     """Batch norm in training whose statistics count the kept positions only, running averages included."""
-    assert isinstance(norm, nn.BatchNorm2d)
+    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
     dtype = x.dtype
     x = at_least_float32(x)
     keep = _as_map(mask, x)
@@ -90,7 +90,7 @@ def _masked_batch_norm(
 
 
 @torch.no_grad()
-def _update_running(norm: nn.BatchNorm2d, mean: Tensor, unbiased_variance: Tensor) -> None:
+def _update_running(norm: nn.BatchNorm1d | nn.BatchNorm2d, mean: Tensor, unbiased_variance: Tensor) -> None:
     assert norm.running_mean is not None and norm.running_var is not None
     assert norm.num_batches_tracked is not None and norm.momentum is not None
     norm.num_batches_tracked.add_(1)

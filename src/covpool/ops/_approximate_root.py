@@ -1,0 +1,94 @@
+"""A square root computed by any approximation near the identity, with the derivative of the exact root."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_positive_int, check_square
+from covpool.ops._autograd import Differentiable
+from covpool.ops._backend import exporting
+from covpool.ops._precision import outside_autocast
+from covpool.ops.lyapunov import lyapunov_solve
+from covpool.ops.lyapunov_newton_schulz import lyapunov_steps
+from covpool.ops.symmetric import frobenius_norm, symmetrize
+
+Backward = Literal["iterative", "lyapunov", "autograd"]
+BACKWARDS: tuple[Backward, ...] = ("iterative", "lyapunov", "autograd")
+
+
+def approximate_root(
+    a: Tensor,  # (..., c, c)
+    approximant: Callable[[Tensor], Tensor],
+    backward: Backward,
+    steps: int,
+) -> Tensor:  # (..., c, c)
+    """sqrt(t) f(a / t), t = |a|_F, for a function f close to the root on symmetric matrices with eigenvalues in [0, 1].
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken. Zero gives zero.
+        approximant: f.
+        backward: the derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
+            steps ("iterative") or exactly ("lyapunov"); "autograd" is the derivative of sqrt(t) f(a / t) itself.
+        steps: of the iterative solution.
+    """
+    check_square("a", a)
+    check_choice("backward", backward, BACKWARDS)
+    check_positive_int("steps", steps)
+    s = symmetrize(a)
+    if backward == "autograd" or exporting():
+        return _scaled(s, approximant)
+    z: Tensor = _Root.call(s, _scaled(s.detach(), approximant), steps if backward == "iterative" else None)
+    return z
+
+
+def _scaled(s: Tensor, approximant: Callable[[Tensor], Tensor]) -> Tensor:
+    t, zero = _norm(s)
+    return torch.where(zero, 0, t.sqrt()) * approximant(torch.where(zero, 0, s / t))
+
+
+def _norm(s: Tensor) -> tuple[Tensor, Tensor]:
+    """|s|_F, or one where it is below the smallest normal number, and whether it is."""
+    t = frobenius_norm(s)
+    zero = t < torch.finfo(t.dtype).tiny
+    return torch.where(zero, 1, t), zero
+
+
+def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
+    """x with z x + x z = g. It is linear in g and its own adjoint."""
+    if steps is None:
+        return lyapunov_solve(z, g)
+    t, zero = _norm(s)
+    r = torch.where(zero, 0, t.rsqrt())
+    return lyapunov_steps(z * r, g * r, steps)
+
+
+class _Root(Differentiable):
+    """z, taken as the square root of s."""
+
+    @staticmethod
+    def forward(s: Tensor, z: Tensor, steps: int | None) -> Tensor:
+        return z.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        s, _, ctx.steps = inputs
+        ctx.save_for_backward(s, output)
+        ctx.save_for_forward(s, output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        s, z = ctx.saved_tensors
+        with outside_autocast(g):
+            return _solve(s, z, g, ctx.steps), None, None
+
+
+class _RootJvp(_Root):
+    @staticmethod
+    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
+        s, z = ctx.saved_tensors
+        return _solve(s, z, ds, ctx.steps)
+
+
+_Root.with_jvp = _RootJvp

@@ -1,0 +1,57 @@
+"""The inverse and log-determinant of symmetric positive definite matrices, for autograd of any order."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool.ops._autograd import Differentiable
+from covpool.ops._backend import exporting
+from covpool.ops._precision import outside_autocast
+from covpool.ops._product import product
+
+
+class _SpdInverse(Differentiable):
+    """(a^-1, log det a). torch's own derivative of the factor is made of products that autocast would lower."""
+
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
+        return _compute(a)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(output[0])
+        ctx.save_for_forward(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (inverse,) = ctx.saved_tensors
+        g_inverse, g_log_determinant = gradients
+        with outside_autocast(inverse):
+            return g_log_determinant[..., None, None] * inverse - product(product(inverse, g_inverse), inverse)
+
+
+class _SpdInverseJvp(_SpdInverse):
+    @staticmethod
+    def jvp(ctx: Any, da: Tensor) -> tuple[Tensor, Tensor]:
+        (inverse,) = ctx.saved_tensors
+        return -product(product(inverse, da), inverse), (inverse * da).sum((-2, -1))
+
+
+_SpdInverse.with_jvp = _SpdInverseJvp
+
+
+def spd_inverse(a: Tensor) -> tuple[Tensor, Tensor]:  # (..., r, r) -> (..., r, r), (...)
+    """a^-1 and log det a by Cholesky factors, without waiting for the device; a must be positive definite."""
+    if exporting():
+        return _compute(a)
+    inverse, log_determinant = _SpdInverse.call(a)
+    return inverse, log_determinant
+
+
+def _compute(a: Tensor) -> tuple[Tensor, Tensor]:
+    lower, failed = torch.linalg.cholesky_ex(a)
+    lower = torch.where(failed[..., None, None] == 0, lower, torch.nan)  # NaN in, NaN out
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand_as(a)
+    half = torch.linalg.solve_triangular(lower, identity, upper=False)
+    return half.mT @ half, 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -1,0 +1,54 @@
+"""Coordinates of positive definite matrices under the log-Cholesky metric."""
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_square
+from covpool.ops._precision import full_precision
+from covpool.ops.symmetric import symmetrize
+
+
+@full_precision
+def log_cholesky(
+    a: Tensor,  # (..., c, c)
+    *,
+    eps: float = 1e-6,
+    relative: bool = True,
+) -> Tensor:  # (..., c, c), lower triangular
+    """The Cholesky factor of a + e I with the logarithm of its diagonal: strict(L) + log(diag(L)), L L^T = a + e I.
+
+    The log-Cholesky distance of two matrices is the Frobenius distance of these. It is computed in float64, as the
+    released code does.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken. One that is not, even with e, gives
+            NaN.
+        eps: e is eps times the mean of the diagonal of `a`, or eps itself, in the unit of `a`, for relative=False; but
+            never less than the trace times c times the round-off of the dtype, below which there may be no factor. A
+            zero matrix, which has no scale of its own, counts as one of mean one.
+        relative: see eps. The released code has eps = 1e-6 in the unit of `a`.
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: Lin, "Riemannian Geometry of Symmetric Positive Definite Matrices via Cholesky Decomposition".
+
+    >>> import torch
+    >>> log_cholesky(torch.tensor([[1., 2.], [2., 5.]], dtype=torch.double), eps=1e-12).round(decimals=9).tolist()
+    [[0.0, 0.0], [2.0, 0.0]]
+    """
+    check_square("a", a)
+    check_eps(eps)
+    a, dtype = symmetrize(a).double(), a.dtype
+    trace = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    mean = torch.where(trace == 0, 1, trace / a.shape[-1])
+    floor = trace * (a.shape[-1] * torch.finfo(dtype).eps)
+    e = torch.maximum(eps * (mean if relative else torch.ones_like(mean)), floor)
+    factor, failed = torch.linalg.cholesky_ex(a + e * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device))
+    factor = torch.where(failed[..., None, None] == 0, factor, torch.nan)
+    return (factor.tril(-1) + factor.diagonal(dim1=-2, dim2=-1).log().diag_embed()).to(dtype)
+
+
+def check_eps(eps: float) -> None:
+    """Refuse an eps that leaves singular matrices singular."""
+    if not eps > 0:
+        raise ValueError(f"`eps` must be positive; got {eps}")

@@ -1,0 +1,65 @@
+"""The Lyapunov equation of symmetric matrices by Newton-Schulz iteration: matrix products alone."""
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_positive_int, check_square
+from covpool.ops._precision import at_least_float32, full_precision
+from covpool.ops._product import product
+from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
+from covpool.ops.symmetric import frobenius_norm, symmetrize
+
+
+def lyapunov_steps(
+    a: Tensor,  # (..., c, c), symmetric, with eigenvalues in [0, 1]
+    q: Tensor,  # (..., c, c)
+    steps: int,
+) -> Tensor:  # (..., c, c)
+    """The iteration of `lyapunov_newton_schulz` on a matrix that is normalised already."""
+    three = 3 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    for step in range(steps):
+        t = three - product(a, a.view_as(a))  # torch.compile takes no Function of one tensor twice
+        q = (product(q, t) - product(a, product(a, q) - product(q, a))) * 0.5
+        if step + 1 < steps:
+            a = product(a, t) * 0.5
+    return q * 0.5
+
+
+@full_precision
+def lyapunov_newton_schulz(
+    a: Tensor,  # (..., c, c)
+    q: Tensor,  # (..., c, c)
+    *,
+    steps: int = 8,
+) -> Tensor:  # (..., c, c)
+    """The solution x of a x + x a = q by Newton-Schulz steps towards the matrix sign of [[a, q], [0, -a]].
+
+    a, q <- a / |a|_F, q / |a|_F, then q <- (q (3 I - a^2) - a (a q - q a)) / 2, a <- a (3 I - a^2) / 2; x = q / 2.
+
+    It converges to `lyapunov_solve` for positive definite a, the slower the worse a is conditioned. For singular a it
+    does not: between range and null space it tends to half of the solution, and between null directions, where the
+    equation has none, it grows as 1.5^steps. It stays finite for any number of steps in use.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken.
+        q: right-hand sides, symmetric or not.
+        steps: of the iteration; 8 in Song et al., 5 in Lin and Maji's code.
+
+    Shape: (..., c, c), (..., c, c) -> (..., c, c), leading dimensions broadcast. A zero a gives zero.
+
+    Reference: Lin and Maji, "Improved Bilinear Pooling with CNNs"; Song et al., "Fast Differentiable Matrix Square
+    Root".
+
+    >>> import torch
+    >>> lyapunov_newton_schulz(torch.diag(torch.tensor([1., 3.])), torch.ones(2, 2))
+    tensor([[0.5000, 0.2500],
+            [0.2500, 0.1667]])
+    """
+    check_square("a", a)
+    check_square("q", q)
+    check_positive_int("steps", steps)
+    if a.shape[-1] != q.shape[-1]:
+        raise ValueError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
+    a, q = torch.broadcast_tensors(symmetrize(a), at_least_float32(q))
+    scale = reciprocal_or_zero(frobenius_norm(a))
+    return lyapunov_steps(a * scale, q * scale, steps)

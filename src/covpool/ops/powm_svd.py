@@ -1,0 +1,90 @@
+"""Powers of the singular values of a square matrix, exactly."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_square
+from covpool.ops import _divided_differences
+from covpool.ops._autograd import Differentiable
+from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops._spectral import eps_of, once
+from covpool.ops.powm_eigh import check_alpha
+from covpool.ops.symmetric import symmetrize
+
+
+@full_precision
+def powm_svd(
+    a: Tensor,  # (..., c, c)
+    alpha: float = 0.5,
+) -> Tensor:  # (..., c, c)
+    """U diag(s^alpha) V^T of square matrices a = U diag(s) V^T, symmetric or not.
+
+    The derivative is exact on repeated and zero singular values, except between null directions, where it is infinite
+    for alpha < 1 and zero here. Second derivatives are refused.
+
+    Args:
+        a: square matrices. Singular values at or below c eps(s_1), the spacing of floating point numbers at the largest
+            times the order, are zero.
+        alpha: the power, in (0, 2].
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: Xie et al., "SoT: Delving Deeper into Classification Head for Transformer", svPN.
+
+    >>> import torch
+    >>> powm_svd(torch.tensor([[0., 4.], [-9., 0.]])).round(decimals=4).tolist()
+    [[0.0, 2.0], [-3.0, 0.0]]
+    """
+    check_square("a", a)
+    power = check_alpha(alpha, a)
+    finite = (a.detach() * 0).sum((-2, -1), keepdim=True) == 0  # the solver refuses a whole batch for one NaN in it
+    u, s, vh = torch.linalg.svd(torch.where(finite, a.detach(), 0))
+    s = torch.where(s <= eps_of(s[..., :1]) * a.shape[-1], 0, s)
+    z: Tensor = _SingularPower.call(a, torch.where(finite.squeeze(-1), s, torch.nan), u, vh, power)
+    return z
+
+
+def _derivative(s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor, h: Tensor) -> Tensor:
+    """In the direction h. It is its own adjoint.
+
+    In the bases of U and V, symmetric directions are scaled by (f_i - f_j) / (s_i - s_j) and skew-symmetric ones by
+    (f_i + f_j) / (s_i + s_j), f = s^alpha.
+    """
+    m = u.mT @ h @ vh.mT
+    f = s**alpha
+    sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+    null = sums == 0
+    skew_factor = torch.where(null, 0, (f.unsqueeze(-1) + f.unsqueeze(-2)) / torch.where(null, 1, sums))
+    even = symmetrize(m)
+    return u @ (_divided_differences.of_power(s, alpha) * even + skew_factor * (m - even)) @ vh
+
+
+class _SingularPower(Differentiable):
+    """U s^alpha V^T for a given decomposition of a; once differentiable."""
+
+    @staticmethod
+    def forward(a: Tensor, s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor) -> Tensor:
+        return (u * (s**alpha).unsqueeze(-2)) @ vh
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        a, s, u, vh, alpha = ctx.saved_tensors
+        with outside_autocast(g):
+            return once(_derivative(s, u, vh, alpha, g), a, None), None, None, None, None
+
+
+class _SingularPowerJvp(_SingularPower):
+    @staticmethod
+    def jvp(ctx: Any, da: Tensor, *_: Any) -> Tensor:
+        a, s, u, vh, alpha = ctx.saved_tensors
+        return once(_derivative(s, u, vh, alpha, da), a, None)
+
+
+_SingularPower.with_jvp = _SingularPowerJvp

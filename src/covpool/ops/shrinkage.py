@@ -1,0 +1,84 @@
+"""Shrinkage of the covariance towards a multiple of the identity, by an intensity estimated from the features."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_features
+from covpool.ops._precision import full_precision
+from covpool.ops.covariance import covariance
+from covpool.ops.positions import center, count, keep_positions
+from covpool.ops.symmetric import inner
+
+Shrinkage = Literal["ledoit_wolf", "oas"]
+SHRINKAGES: tuple[Shrinkage, ...] = ("ledoit_wolf", "oas")
+
+
+@full_precision
+def shrunk_covariance(
+    x: Tensor,  # (..., n, c)
+    *,
+    shrinkage: Shrinkage = "ledoit_wolf",
+    mask: Tensor | None = None,  # (..., n) bool, True = keep
+    weights: Tensor | None = None,
+) -> Tensor:  # (..., c, c)
+    """(1 - s) Sigma + s (tr(Sigma) / c) I, with s in [0, 1] estimated from the features themselves.
+
+    Fewer positions than channels leave the covariance singular; the shrunk one is regular where s > 0. The derivative
+    includes that of s.
+
+    Args:
+        x: features, one row per position.
+        shrinkage: how s is estimated: "ledoit_wolf", or "oas" (Oracle Approximating Shrinkage, which assumes Gaussian
+            features). Both are those of scikit-learn.
+        mask: positions to keep; n is their number in each item. An empty mask gives zeros.
+        weights: refused, both estimates being those of positions that count alike.
+
+    Shape: (..., n, c) -> (..., c, c), symmetric.
+
+    Reference: Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance matrices"; Chen et al.,
+    "Shrinkage algorithms for MMSE covariance estimation", eq. 23.
+
+    >>> import torch
+    >>> shrunk_covariance(torch.tensor([[1., 1.], [-1., -1.], [0., 0.]]))
+    tensor([[0.6667, 0.4444],
+            [0.4444, 0.6667]])
+    """
+    check_features(x)
+    check_choice("shrinkage", shrinkage, SHRINKAGES)
+    if weights is not None:
+        raise ValueError("`shrinkage` is not defined for weighted positions; use a mask, or no shrinkage")
+    kept, w = keep_positions(x, mask, None)
+    xc = center(kept, w)
+    if mask is not None:
+        xc = torch.where(mask.unsqueeze(-1), xc, 0)
+    # s has no unit: a fixed unit of x keeps its fourth powers within float32, and changes no derivative
+    unit = xc.detach().abs().amax((-2, -1), keepdim=True)
+    xc = xc / torch.where(unit == 0, 1, unit)
+    sigma = covariance(xc, mask=mask, centered=False)
+    identity = torch.eye(x.shape[-1], dtype=sigma.dtype, device=sigma.device)
+    target = inner(sigma, identity) / x.shape[-1] * identity
+    n = count(kept, w).clamp(min=1)[..., None, None]
+    s = _ledoit_wolf(xc, sigma, target, n) if shrinkage == "ledoit_wolf" else _oas(sigma, target, n)
+    return (sigma + s * (target - sigma)) * unit**2
+
+
+def _ledoit_wolf(xc: Tensor, sigma: Tensor, target: Tensor, n: Tensor) -> Tensor:
+    """The mean squared distance of x x^T from Sigma, over n times the squared distance of Sigma from the target."""
+    fourth = xc.square().sum(-1).square().sum(-1)[..., None, None] / n
+    noise = (fourth - inner(sigma, sigma)).clamp(min=0) / n
+    return _at_most_one(noise, inner(sigma - target, sigma - target))
+
+
+def _oas(sigma: Tensor, target: Tensor, n: Tensor) -> Tensor:
+    """(|Sigma|^2 + tr(Sigma)^2) / ((n + 1) |Sigma - target|^2); |target|^2 = tr(Sigma)^2 / c."""
+    c = sigma.shape[-1]
+    size = inner(sigma, sigma) + inner(target, target) * c
+    return _at_most_one(size, (n + 1) * inner(sigma - target, sigma - target))
+
+
+def _at_most_one(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """min(numerator / denominator, 1), with no derivative where it is one; one where both are zero."""
+    whole = numerator >= denominator
+    return torch.where(whole, 1, numerator / torch.where(whole, 1, denominator))

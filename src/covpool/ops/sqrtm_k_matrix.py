@@ -1,0 +1,96 @@
+"""The square root of a symmetric matrix, differentiated through its eigenvectors with the matrix K."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_square
+from covpool.ops._autograd import Differentiable
+from covpool.ops._eigh import eigh
+from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops._spectral import compose, once, rotate
+from covpool.ops.powm_eigh import null_threshold
+from covpool.ops.symmetric import symmetrize
+
+
+def _finite_reciprocal(x: Tensor) -> Tensor:
+    """1 / x, and 0 in place of 1 / 0."""
+    zero = x == 0
+    return torch.where(zero, 0, 1 / torch.where(zero, 1, x))
+
+
+def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
+    """U (K^T o (U^T dl/dU) + diag(dl/dL)) U^T, symmetrised, with dl/dU = 2 sym(H) U L^(1/2).
+
+    It is the map of the derivative too, which is its own adjoint.
+    """
+    eigenvalues = roots * roots
+    k = _finite_reciprocal(eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1))  # K^T, zero on the diagonal
+    h = rotate(u, h)
+    through_vectors = symmetrize(k * (2 * h * roots.unsqueeze(-2)))
+    through_values = torch.diag_embed(0.5 * _finite_reciprocal(roots) * h.diagonal(dim1=-2, dim2=-1))
+    return u @ (through_vectors + through_values) @ u.mT
+
+
+class _Root(Differentiable):
+    """U L^(1/2) U^T for a given decomposition of s; once differentiable."""
+
+    @staticmethod
+    def forward(s: Tensor, roots: Tensor, u: Tensor) -> Tensor:
+        return compose(u, roots)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        s, roots, u = ctx.saved_tensors
+        with outside_autocast(g):
+            return once(_derivative(roots, u, g), s, None), None, None
+
+
+class _RootJvp(_Root):
+    @staticmethod
+    def jvp(ctx: Any, ds: Tensor, *_: None) -> Tensor:
+        s, roots, u = ctx.saved_tensors
+        return once(_derivative(roots, u, ds), s, None)
+
+
+_Root.with_jvp = _RootJvp
+
+
+@full_precision
+def sqrtm_k_matrix(
+    a: Tensor,  # (..., c, c)
+) -> Tensor:  # (..., c, c)
+    """The square root of positive semi-definite matrices by eigen-decomposition, with matrix back-propagation.
+
+    The derivative goes through eigenvectors and eigenvalues, with K_ij = 1 / (l_i - l_j) and 0 in place of 1 / 0. It is
+    here for comparison: where eigenvalues are equal it lacks what `powm_eigh` and `sqrtm_lyapunov` have, and where they
+    are nearly equal it loses its digits. Second derivatives are refused.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken. Eigenvalues within c eps(l_1) of
+            zero are zero.
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: Ionescu et al., "Matrix Backpropagation for Deep Networks with Structured Layers"; "Deep CNNs Meet Global
+    Covariance Pooling", MPN-COV.
+
+    >>> import torch
+    >>> a = torch.eye(2).requires_grad_()
+    >>> sqrtm_k_matrix(a).sum().backward()
+    >>> a.grad  # 1/2 everywhere in truth
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.5000]])
+    """
+    check_square("a", a)
+    s = symmetrize(a)
+    eigenvalues, u = eigh(s.detach())
+    null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
+    z: Tensor = _Root.call(s, torch.where(null, 0, eigenvalues).sqrt(), u)
+    return z

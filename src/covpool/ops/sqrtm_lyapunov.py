@@ -1,0 +1,113 @@
+"""The square root of a symmetric matrix by any algorithm, differentiated through the Lyapunov equation of its root."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_positive_int, check_square
+from covpool.ops._autograd import Differentiable
+from covpool.ops._eigh import eigh
+from covpool.ops._precision import full_precision, outside_autocast
+from covpool.ops._spectral import once, rotate
+from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
+from covpool.ops.powm_eigh import null_threshold, powm_eigh
+from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
+from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero, sqrtm_newton_schulz
+from covpool.ops.symmetric import symmetrize
+
+Forward = Literal["eigh", "newton_schulz", "denman_beavers"]
+FORWARDS: tuple[Forward, ...] = ("eigh", "newton_schulz", "denman_beavers")
+
+
+def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
+    """x with z x + x z = sym(g): exactly, with z the exact root of s, or by steps of iteration on the given z."""
+    if steps is not None:
+        return lyapunov_newton_schulz(z, symmetrize(g), steps=steps)
+    eigenvalues, u = eigh(s)
+    null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
+    roots = torch.where(null, 0, eigenvalues).sqrt()
+    sums = roots.unsqueeze(-1) + roots.unsqueeze(-2)
+    return u @ (reciprocal_or_zero(sums) * rotate(u, g)) @ u.mT
+
+
+class _Root(Differentiable):
+    """z, the root of s found already; the map of its derivative is its own adjoint. Once differentiable."""
+
+    @staticmethod
+    def forward(s: Tensor, z: Tensor, steps: int | None) -> Tensor:
+        return z.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        s, z, ctx.steps = inputs
+        ctx.save_for_backward(s, z)
+        ctx.save_for_forward(s, z)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        s, z = ctx.saved_tensors
+        with outside_autocast(g):
+            return once(_solve(s, z, g, ctx.steps), s, None), None, None
+
+
+class _RootJvp(_Root):
+    @staticmethod
+    def jvp(ctx: Any, ds: Tensor, *_: None) -> Tensor:
+        s, z = ctx.saved_tensors
+        return once(_solve(s, z, ds, ctx.steps), s, None)
+
+
+_Root.with_jvp = _RootJvp
+
+
+@full_precision
+def sqrtm_lyapunov(
+    a: Tensor,  # (..., c, c)
+    *,
+    forward: Forward = "eigh",
+    iterations: int = 5,
+    steps: int | None = None,
+) -> Tensor:  # (..., c, c)
+    """The square root z of positive semi-definite matrices, with dz from z dz + dz z = da whatever found z.
+
+    Where an iteration has not converged this is not the derivative of its result, as it is in `sqrtm_newton_schulz`
+    and `sqrtm_denman_beavers`. Second derivatives are refused.
+
+    Args:
+        a: symmetric positive semi-definite matrices; their symmetric part is taken.
+        forward: "eigh" is exact (`powm_eigh`); "newton_schulz" (Frobenius norm before, its root after) and
+            "denman_beavers" iterate.
+        iterations: of the forward.
+        steps: None solves the equation exactly, with the exact root even if the forward iterates; a number takes that
+            many steps of `lyapunov_newton_schulz` on the root as it was found, wrong for singular `a` at any number.
+
+    Shape: (..., c, c) -> (..., c, c).
+
+    Reference: Lin and Maji, "Improved Bilinear Pooling with CNNs".
+
+    >>> import torch
+    >>> a = torch.diag(torch.tensor([4., 9.])).requires_grad_()
+    >>> sqrtm_lyapunov(a, forward="newton_schulz", iterations=10).sum().backward()
+    >>> a.grad  # 1 / (z_i + z_j)
+    tensor([[0.2500, 0.2000],
+            [0.2000, 0.1667]])
+    """
+    check_square("a", a)
+    check_choice("forward", forward, FORWARDS)
+    check_positive_int("iterations", iterations)
+    if steps is not None:
+        check_positive_int("steps", steps)
+    if forward == "eigh" and steps is None:
+        return powm_eigh(a, 0.5)
+    s = symmetrize(a)
+    z: Tensor = _Root.call(s, _value(s.detach(), forward, iterations), steps)
+    return z
+
+
+def _value(s: Tensor, forward: Forward, iterations: int) -> Tensor:
+    if forward == "eigh":
+        return powm_eigh(s, 0.5)
+    if forward == "newton_schulz":
+        return sqrtm_newton_schulz(s, iterations=iterations, prenorm="frobenius")
+    return sqrtm_denman_beavers(s, iterations=iterations)

@@ -1,0 +1,194 @@
+"""Tensor sketches: short random vectors whose inner products estimate powers of inner products."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_choice, check_features, check_positive_int
+from covpool.ops._backend import exporting
+from covpool.ops._precision import full_precision
+from covpool.ops._product import product
+from covpool.ops.positions import keep_positions
+
+Form = Literal["fft", "moment"]
+FORMS: tuple[Form, ...] = ("fft", "moment")
+ROUND_OFF = 4  # what the transforms leave in an empty bucket, in eps of the fullest one (up to 1.6 seen)
+
+
+def draw_sketch(
+    order: int,
+    channels: int,
+    size: int,
+    *,
+    seed: int = 1,
+) -> tuple[Tensor, Tensor]:  # (p, c) int64, (p, c)
+    """The buckets h and signs s of `order` independent count sketches, drawn without touching torch's own generator.
+
+    >>> hashes, signs = draw_sketch(2, 5, 64)
+    >>> hashes.shape, signs.abs().tolist() == [[1.0] * 5] * 2
+    (torch.Size([2, 5]), True)
+    """
+    for name, value in (("order", order), ("channels", channels), ("size", size)):
+        check_positive_int(name, value)
+    generator = torch.Generator().manual_seed(seed)
+    hashes = _draw(size, (order, channels), generator)
+    return hashes, _draw(2, (order, channels), generator) * 2.0 - 1
+
+
+def draw_signs(*shape: int, seed: int = 1) -> Tensor:
+    """Signs +1 and -1 with equal chance, as floating point numbers, drawn without touching torch's own generator.
+
+    >>> draw_signs(2, 3).abs().tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    return _draw(2, shape, torch.Generator().manual_seed(seed)) * 2.0 - 1
+
+
+def _draw(below: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Whole numbers from 0, the same on every device."""
+    numbers = torch.randint(below, shape, generator=generator, device="cpu")
+    return numbers.to(torch.get_default_device())
+
+
+def sketch_form(n: int, c: int, size: int) -> Form:
+    """The cheaper form of a pooled sketch of order two: n transforms of length `size`, or one pass over c^2 numbers."""
+    return "moment" if c * c <= n * size else "fft"
+
+
+@full_precision
+def tensor_sketch(
+    x: Tensor,  # (..., n, c)
+    hashes: Tensor,  # (p, c) int64, in [0, size)
+    signs: Tensor,  # (p, c)
+    size: int,
+    *,
+    mask: Tensor | None = None,  # (..., n) bool, True = keep
+    weights: Tensor | None = None,  # (..., n)
+    form: Form | None = None,
+) -> Tensor:  # (..., size)
+    """The mean over positions of the tensor sketch of order p.
+
+    The circular convolution psi_1(x) * ... * psi_p(x) of the count sketches psi(x)_k = sum_{h(i) = k} s(i) x_i. With
+    random h and s, the expectation of <TS(x), TS(y)> is <x, y>^p.
+
+    Args:
+        x: features, one row per position.
+        hashes: the buckets h, of `draw_sketch`.
+        signs: the signs s; any real numbers where they are learned.
+        size: length of the sketch.
+        mask: positions to keep; an empty mask gives zeros.
+        weights: a weight per position, normalised here; uniform (1/n) by default.
+        form: for order two, "moment" (the second moment matrix, whose entry i, j goes to bucket h_1(i) + h_2(j)) or
+            "fft" (transforms of every position); the cheaper one by default, see `sketch_form`.
+
+    Shape: (..., n, c) -> (..., size).
+
+    Reference: Pham and Pagh, "Fast and scalable polynomial kernels via explicit feature maps"; pooled in Gao et al.,
+    "Compact Bilinear Pooling".
+
+    >>> import torch
+    >>> hashes, signs = torch.tensor([[0, 1], [0, 2]]), torch.ones(2, 2)
+    >>> tensor_sketch(torch.tensor([[3., 5.]]), hashes, signs, 4, form="moment").tolist()
+    [9.0, 15.0, 15.0, 25.0]
+    """
+    _check(x, hashes, signs, size)
+    check_choice("form", form, (None, *FORMS))
+    order = len(hashes)
+    if form == "moment" and order != 2:
+        raise ValueError(f'form="moment" is for order 2; got order {order}: use form="fft" or None')
+    x, w = keep_positions(x, mask, weights)
+    if order == 2 and form is None:
+        form = "moment" if exporting() else sketch_form(x.shape[-2], x.shape[-1], size)
+    if form == "moment":
+        return _bucket_moment(x, w, hashes, signs, size)
+    *_, spectrum = _spectra(x, w, hashes, signs, size)
+    return _inverse(spectrum, size)
+
+
+@full_precision
+def tensor_sketches(
+    x: Tensor,  # (..., n, c)
+    hashes: Tensor,  # (p, c) int64, in [0, size)
+    signs: Tensor,  # (p, c)
+    size: int,
+    *,
+    mask: Tensor | None = None,  # (..., n) bool, True = keep
+    weights: Tensor | None = None,  # (..., n)
+) -> Tensor:  # (..., p, size)
+    """The tensor sketches of orders 1 to p, order i of the first i count sketches: p transforms, not p (p + 1) / 2.
+
+    Arguments as for `tensor_sketch`, which gives the last of them alone.
+
+    >>> import torch
+    >>> hashes, signs = draw_sketch(3, 5, 64)
+    >>> tensor_sketches(torch.randn(2, 9, 5), hashes, signs, 64).shape
+    torch.Size([2, 3, 64])
+    """
+    _check(x, hashes, signs, size)
+    x, w = keep_positions(x, mask, weights)
+    return _inverse(torch.stack(_spectra(x, w, hashes, signs, size), -2), size)
+
+
+def _check(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> None:
+    check_features(x)
+    check_positive_int("size", size)
+    if hashes.ndim != 2 or hashes.shape[-1] != x.shape[-1] or signs.shape != hashes.shape:
+        raise ValueError(
+            f"`hashes` and `signs` must have shape (p, {x.shape[-1]}), one bucket and sign per channel; "
+            f"got {tuple(hashes.shape)} and {tuple(signs.shape)}"
+        )
+    if hashes.dtype != torch.int64:
+        raise TypeError(f"`hashes` must be int64 bucket numbers; got {hashes.dtype}")
+
+
+def _signed(
+    x: Tensor,  # (..., n, c)
+    w: Tensor | None,  # (..., n), sums to one
+    signs: Tensor,  # (p, c)
+) -> list[Tensor]:  # p of (..., n, c)
+    """x times the signs of each count sketch; the first times the weights too, so that a sum over positions is left."""
+    weighted = x / x.shape[-2] if w is None else x * w.unsqueeze(-1)
+    first, *others = signs.to(x.dtype)
+    return [weighted * first, *(x * s for s in others)]
+
+
+def _bucket_moment(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> Tensor:
+    """The sketch of the second moment matrix: entry i, j is added to bucket h_1(i) + h_2(j)."""
+    left, right = _signed(x, w, signs)
+    moment = product(left.mT, right).flatten(-2)
+    buckets = ((hashes[0].unsqueeze(-1) + hashes[1]) % size).flatten()
+    return _add_to_buckets(moment, buckets, size)
+
+
+def _spectra(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> list[Tensor]:
+    """The pooled Fourier transforms of the sketches of orders 1 to p; pooling commutes with the inverse transform."""
+    transforms = [
+        torch.fft.rfft(_add_to_buckets(xs, h, size)) for xs, h in zip(_signed(x, w, signs), hashes, strict=True)
+    ]
+    pooled, powers = [transforms[0].sum(-2)], transforms[0]
+    for transform in transforms[1:]:
+        powers = powers * transform
+        pooled.append(powers.sum(-2))
+    return pooled
+
+
+def _inverse(
+    spectrum: Tensor,  # (..., size // 2 + 1)
+    size: int,
+) -> Tensor:  # (..., size)
+    """The inverse transform, with zero where round-off is all there is: a signed square root would make it large."""
+    z = torch.fft.irfft(spectrum, n=size)
+    magnitude = z.detach().abs()
+    noise = ROUND_OFF * torch.finfo(z.dtype).eps * magnitude.amax(-1, keepdim=True)
+    return torch.where(magnitude <= noise, 0, z)  # NaN compares false and stays
+
+
+def _add_to_buckets(
+    values: Tensor,  # (..., k)
+    buckets: Tensor,  # (k,)
+    size: int,
+) -> Tensor:  # (..., size)
+    """The sum of the values that fall into each bucket."""
+    # scatter_add, not index_add, whose CPU code loops over the index
+    return values.new_zeros(*values.shape[:-1], size).scatter_add(-1, buckets.expand(values.shape), values)

@@ -1,0 +1,84 @@
+"""Compact bilinear pooling (CBP)."""
+
+import math
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import draw_sketch, elementwise_power_normalize, projection_product, tensor_sketch
+from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.ops.tensor_sketch import draw_signs
+from covpool.pools.base import Pool
+
+Sketch = Literal["tensor", "maclaurin"]
+
+
+@register(
+    "cbp",
+    title="CBP",
+    paper="Gao et al., Compact Bilinear Pooling, CVPR 2016",
+    order="2",
+    formula="z = E-PN(mean of sketch(x)), <sketch(x), sketch(y)> about <x, y>^2",
+    size="D, 8192 by default",
+    cost="min((n + 1) c^2, 2.5 n size log(2 size))",
+)
+class CompactBilinearPool(Pool):
+    """A random sketch of the mean outer product, then the signed square root of every element and unit length.
+
+    The randomness is drawn once, from a generator of its own, and saved with the weights.
+
+    Args:
+        sketch: "tensor" (count sketches, convolved) or "maclaurin" (products of two random projections).
+        size: D, the length of the sketch.
+        learned: train the signs of the count sketches, or the projections, from their random start.
+        seed: of the random draw.
+        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+
+    >>> import torch
+    >>> z = CompactBilinearPool(64, size=512)(torch.randn(2, 64, 7, 7))
+    >>> z.shape, torch.allclose(z.norm(dim=1), torch.ones(2))
+    (torch.Size([2, 512]), True)
+    """
+
+    hashes: Tensor  # (2, c), of the tensor sketch
+    signs: Tensor  # (2, c)
+    factors: Tensor  # (2, c, D), of random Maclaurin
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        sketch: Sketch = "tensor",
+        size: int = 8192,
+        learned: bool = False,
+        seed: int = 1,
+        gradient: GradientMode = "cbp",
+        **common: Any,
+    ) -> None:
+        check_choice("sketch", sketch, ("tensor", "maclaurin"))
+        check_positive_int("size", size)
+        check_choice("gradient", gradient, GRADIENT_MODES)
+        super().__init__(in_features, lambda c: size, **common)
+        self.sketch, self.size, self.learned, self.gradient = sketch, size, learned, gradient
+        (channels,) = self.channels
+        if sketch == "tensor":
+            hashes, signs = draw_sketch(2, channels, size, seed=seed)
+            self.register_buffer("hashes", hashes)
+            self._hold("signs", signs)
+        else:
+            self._hold("factors", draw_signs(2, channels, size, seed=seed))
+
+    def _hold(self, name: str, value: Tensor) -> None:
+        if self.learned:
+            self.register_parameter(name, nn.Parameter(value))
+        else:
+            self.register_buffer(name, value)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if self.sketch == "tensor":
+            z = tensor_sketch(x, self.hashes, self.signs, self.size, mask=mask, weights=weights)
+        else:
+            z = projection_product(x, self.factors, mask=mask, weights=weights) / math.sqrt(self.size)
+        return elementwise_power_normalize(z, gradient=self.gradient)

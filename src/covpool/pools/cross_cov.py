@@ -1,0 +1,35 @@
+"""Cross-covariance pooling of two streams."""
+
+from typing import Any
+
+from torch import Tensor
+
+from covpool._registry import register
+from covpool.ops import cross_covariance
+from covpool.pools.base import Pool
+
+
+@register(
+    "cross_cov",
+    title="Cross-covariance pooling",
+    paper="Xie et al., SoT: Delving Deeper into Classification Head for Transformer, 2021",
+    order="2",
+    formula="z = vec(mean of (x_A - mean)(x_B - mean)^T)",
+    size="c^2",
+    cost="n c^2",
+)
+class CrossCovariancePool(Pool):
+    """The covariance between the channels of two feature tensors over their positions, in full.
+
+    With one feature tensor it is its covariance, both triangles. A second map is resized to the first one's grid.
+
+    >>> import torch
+    >>> CrossCovariancePool((4, 3))(torch.randn(2, 4, 14, 14), torch.randn(2, 3, 7, 7)).shape
+    torch.Size([2, 12])
+    """
+
+    def __init__(self, in_features: int | tuple[int, int], **common: Any) -> None:
+        super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
+
+    def _pool(self, x: Tensor, y: Tensor | None = None, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        return cross_covariance(x, x if y is None else y, mask=mask, weights=weights).flatten(1)

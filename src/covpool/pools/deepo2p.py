@@ -1,0 +1,71 @@
+"""Log-Euclidean second-order pooling (DeepO2P)."""
+
+from typing import Any, Literal
+
+from torch import Tensor
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops import covariance, logm_eigh
+from covpool.ops.positions import count, keep_positions, zero_if_empty
+from covpool.ops.powm_eigh import NullGradient
+from covpool.pools.base import Pool
+from covpool.pools.vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
+
+Scale = Literal["none", "mean", "released"]
+
+
+@register(
+    "deepo2p",
+    title="DeepO2P",
+    paper="Ionescu et al., Matrix Backpropagation for Deep Networks with Structured Layers, ICCV 2015",
+    order="2",
+    formula="z = vec(log(F^T F / n + eps I)), F the features, not centred",
+    size="c^2",
+    cost="n c^2 + about 10 c^3 (eigen-decomposition)",
+)
+class LogEuclideanPool(Pool):
+    """The matrix logarithm of the second moment of the features.
+
+    The moment and its eigen-decomposition are in float64, as in the released code: in float32 the round-off of null
+    eigenvalues is as large as eps.
+
+    Args:
+        eps: added to every eigenvalue, in the unit of x squared.
+        scale: the moment is F^T F ("none", as printed), F^T F / n ("mean") or F^T F / n^2 ("released", as in the one
+            public code), n the positions that are kept.
+        vectorization: all c^2 entries ("full") or the upper triangle.
+        null_gradient: "released" drops the derivative between range and null space, see `covpool.ops.logm_eigh`.
+
+    >>> import torch
+    >>> LogEuclideanPool(4, vectorization="triangle")(torch.randn(2, 4, 7, 7)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        eps: float = 1e-3,
+        scale: Scale = "mean",
+        vectorization: Vectorization = "full",
+        null_gradient: NullGradient = "exact",
+        **common: Any,
+    ) -> None:
+        check_choice("scale", scale, ("none", "mean", "released"))
+        check_choice("vectorization", vectorization, VECTORIZATIONS)
+        check_choice("null_gradient", null_gradient, ("exact", "released"))
+        if eps <= 0:
+            raise ValueError(f"`eps` must be positive, as the moment may be singular; got {eps}")
+        super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)
+        self.eps, self.scale, self.vectorization, self.null_gradient = eps, scale, vectorization, null_gradient
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        exact = x.double()
+        _, w = keep_positions(exact, mask, weights)
+        moment = covariance(exact, mask=mask, weights=weights, centered=False)
+        if self.scale != "mean":
+            n = count(exact, w).clamp(min=1)[..., None, None]
+            moment = moment * n if self.scale == "none" else moment / n
+        z = logm_eigh(moment, eps=self.eps, null_gradient=self.null_gradient)
+        return zero_if_empty(vectorize(z, self.vectorization), w).to(x.dtype)

@@ -1,0 +1,22 @@
+"""Descriptors of training images, from which a pool can start."""
+
+from torch import Tensor
+
+from covpool._check import check_floating
+
+
+def check_descriptors(
+    descriptors: Tensor,  # (m, c), after the reduction
+    channels: int,
+    *,
+    least: int = 1,
+) -> None:
+    """Refuse descriptors of another width than the pool's features, too few of them, or with NaN or infinite values."""
+    check_floating("descriptors", descriptors)
+    if descriptors.ndim != 2 or descriptors.shape[1] != channels or len(descriptors) < least:
+        raise ValueError(
+            f"`descriptors` must have shape (m, {channels}), m >= {least}, after the reduction as "
+            f"`pool.descriptors(features)` gives them; got {tuple(descriptors.shape)}"
+        )
+    if not descriptors.isfinite().all():
+        raise ValueError("`descriptors` must be finite; got NaN or infinite values: see covpool.diagnostics")

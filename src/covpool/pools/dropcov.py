@@ -1,0 +1,79 @@
+"""Covariance pooling with adaptive channel dropout (DropCov)."""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._registry import register
+from covpool.ops import covariance, vech
+from covpool.ops.positions import keep_positions, mean
+from covpool.pools.base import Pool
+from covpool.pools.triangle import triangle
+
+KERNEL = 3  # of the convolution over channels, as released
+STRENGTH = 10  # how much of the rate an agreement of one takes away, times log2 of the channels, as released
+
+
+@register(
+    "dropcov",
+    title="DropCov",
+    paper="Wang et al., DropCov: A Simple yet Effective Method for Improving Deep Architectures, NeurIPS 2022",
+    order="2",
+    formula="z = vech(cov(x m / (1 - p))) with channels m kept at random in training; z = vech(Sigma) after it",
+    size="c (c + 1) / 2",
+    cost="n c^2",
+)
+class DropoutCovariancePool(Pool):
+    """The upper triangle of the covariance, trained with whole channels dropped at a rate that follows the features.
+
+    In training, y = softmax(conv(mean x)) weighs the channels (efficient channel attention), x becomes x (1 + y), and
+    every channel of every image is dropped with the probability p = 1 - 10 / log2(c) times the mean, over the batch, of
+    the cosine between y and the row sums of the covariance of x, kept within [0, 1]; what remains is divided by 1 - p.
+    In evaluation it is plain covariance pooling.
+
+    Args:
+        rate: "adaptive", or a fixed p in [0, 1) without the attention.
+
+    >>> import torch
+    >>> pool = DropoutCovariancePool(64).eval()
+    >>> pool(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 2080])
+    """
+
+    def __init__(self, in_features: int, *, rate: float | Literal["adaptive"] = "adaptive", **common: Any) -> None:
+        super().__init__(in_features, triangle, **common)
+        if rate != "adaptive" and not (isinstance(rate, (int, float)) and 0 <= rate < 1):
+            raise ValueError(f"`rate` must be 'adaptive' or in [0, 1); got {rate!r}")
+        self.rate = rate
+        self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if rate == "adaptive" else None
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if self.training:
+            x, w = keep_positions(x, mask, weights)
+            x = self._dropped(x, w)
+        return vech(covariance(x, mask=mask, weights=weights))
+
+    def _dropped(self, x: Tensor, w: Tensor | None) -> Tensor:
+        """x with channels dropped at random."""
+        if self.attention is None:
+            return nn.functional.dropout1d(x.mT, float(self.rate)).mT
+        y = self.attention(mean(x, w).unsqueeze(1)).softmax(-1).squeeze(1)
+        x = x * (1 + y).unsqueeze(1)
+        # A tensor all the way, where nn.Dropout would need the rate on the host.
+        p = adaptive_rate(y.detach(), covariance(x.detach(), weights=w))
+        kept = torch.rand(y.shape, dtype=y.dtype, device=y.device) >= p
+        scale = torch.where(p == 1, 0, 1 / torch.where(p == 1, 1, 1 - p))
+        return x * (kept * scale).unsqueeze(1)
+
+
+def adaptive_rate(
+    y: Tensor,  # (b, c), the attention
+    sigma: Tensor,  # (b, c, c)
+) -> Tensor:  # ()
+    """1 - 10 / log2(c) mean of cos(y, sum of the rows of sigma), within [0, 1]; a zero sigma has cosine zero."""
+    rows = sigma.sum(-1)
+    largest = rows.abs().amax(-1, keepdim=True)
+    cosine = nn.functional.cosine_similarity(y, rows / torch.where(largest == 0, 1, largest), dim=-1)
+    return (1 - STRENGTH / math.log2(max(y.shape[-1], 2)) * cosine.mean()).clamp(0, 1)

@@ -1,0 +1,82 @@
+"""First- and second-order information fusion (FASON)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketch
+from covpool.ops.positions import keep_positions, mean
+from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.pools.base import Pool
+from covpool.pools.grid import Positions, for_each
+
+
+@register(
+    "fason",
+    title="FASON",
+    paper="Dai et al., FASON: First and Second Order Information Fusion Network for Texture Recognition, CVPR 2017",
+    order="1 + 2",
+    formula="z = [mean of x, E-PN(mean of sketch(x))], levels concatenated",
+    size="c + size, 8192 by default, per level",
+    cost="n c + min((n + 1) c^2, 2.5 n size log(2 size))",
+)
+class FirstAndSecondOrderPool(Pool):
+    """The mean of the features beside their compact bilinear pooling, for one level or for several, concatenated.
+
+    Each level is pooled over its own positions. The sketches are drawn once, from a generator of their own, and saved
+    with the weights.
+
+    Args:
+        in_features: channels of the features, or of the features of each level.
+        size: length of the sketch of each level.
+        seed: of the random draw.
+        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+
+    >>> import torch
+    >>> FirstAndSecondOrderPool((8, 16), size=64)(torch.randn(2, 8, 14, 14), torch.randn(2, 16, 7, 7)).shape
+    torch.Size([2, 152])
+    """
+
+    own_positions = True
+
+    def __init__(
+        self,
+        in_features: int | tuple[int, ...],
+        *,
+        size: int = 8192,
+        seed: int = 1,
+        gradient: GradientMode = "cbp",
+        **common: Any,
+    ) -> None:
+        check_positive_int("size", size)
+        check_choice("gradient", gradient, GRADIENT_MODES)
+        super().__init__(in_features, lambda *channels: sum(c + size for c in channels), **common)
+        self.size, self.gradient = size, gradient
+        self.sketches = nn.ModuleList(_Sketch(c, size, seed + i) for i, c in enumerate(self.channels))
+
+    def _pool(self, *x: Tensor, mask: Positions, weights: Positions) -> Tensor:
+        z = []
+        for sketch, f, m, w in zip(self.sketches, x, for_each(mask, x), for_each(weights, x), strict=True):
+            second = elementwise_power_normalize(sketch(f, m, w), gradient=self.gradient)
+            z += [mean(*keep_positions(f, m, w)), second]
+        return torch.cat(z, -1)
+
+
+class _Sketch(nn.Module):
+    """The tensor sketch of order two, with its buckets and signs as buffers."""
+
+    hashes: Tensor  # (2, c)
+    signs: Tensor  # (2, c)
+
+    def __init__(self, channels: int, size: int, seed: int) -> None:
+        super().__init__()
+        self.size = size
+        hashes, signs = draw_sketch(2, channels, size, seed=seed)
+        self.register_buffer("hashes", hashes)
+        self.register_buffer("signs", signs)
+
+    def forward(self, x: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:  # (b, n, c) -> (b, size)
+        return tensor_sketch(x, self.hashes, self.signs, self.size, mask=mask, weights=weights)

@@ -1,0 +1,113 @@
+"""Higher-order integration of hierarchical convolutional activations (HIHCA)."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import elementwise_power_normalize
+from covpool.ops.positions import keep_positions, mean
+from covpool.ops.projection_product import projection_product
+from covpool.pools.base import Pool
+from covpool.pools.grid import Positions, for_each
+
+Fusion = Literal["hc", "hed"]
+
+OTHER_SCALE = 0.5  # the published start of the scale of every level but the last, which starts at one
+
+
+@register(
+    "hihca",
+    title="HIHCA",
+    paper="Cai et al., Higher-order Integration of Hierarchical Convolutional Activations, ICCV 2017",
+    order="r, 2 by default",
+    formula="z = E-PN(mean of (U_1^T x) o ... o (U_r^T x))",
+    size="size, 8192 by default",
+    cost="min(c^2 (n + size), degree n c size)",
+)
+class HigherOrderIntegrationPool(Pool):
+    """Polynomials of the features with learned factors of rank one, of one level or of several, then E-PN.
+
+    Args:
+        in_features: channels of the features, or of the features of each level.
+        degree: r; of degree one is the mean of the features, without factors.
+        homogeneous: keep the polynomials of degree r alone, else concatenate those of degrees 1 to r.
+        size: how many polynomials there are of each degree above one, D.
+        fusion: of several levels: "hc" concatenates their channels, as hypercolumns, before the polynomials; "hed" has
+            polynomials of its own for each and concatenates what comes out.
+        scales: the factor of each level, trained; by default 1 for the last and 0.5 for the others. One level has none.
+
+    >>> import torch
+    >>> HigherOrderIntegrationPool((8, 16), size=64)(torch.randn(2, 8, 14, 14), torch.randn(2, 16, 7, 7)).shape
+    torch.Size([2, 64])
+    """
+
+    def __init__(
+        self,
+        in_features: int | tuple[int, ...],
+        *,
+        degree: int = 2,
+        homogeneous: bool = True,
+        size: int = 8192,
+        fusion: Fusion = "hc",
+        scales: Sequence[float] | None = None,
+        **common: Any,
+    ) -> None:
+        check_positive_int("degree", degree)
+        check_positive_int("size", size)
+        check_choice("fusion", fusion, ("hc", "hed"))
+        degrees = (degree,) if homogeneous else tuple(range(1, degree + 1))
+        super().__init__(
+            in_features,
+            lambda *channels: sum(size if d > 1 else c for c in _widths(channels, fusion) for d in degrees),
+            **common,
+        )
+        self.degree, self.size, self.degrees = degree, size, degrees
+        self.fusion = fusion
+        self.own_positions = fusion == "hed"
+        self.factors = nn.ParameterList(
+            _rademacher(d, c, size) for c in _widths(self.channels, fusion) for d in degrees if d > 1
+        )
+        self.scales = _make_scales(scales, len(self.channels))
+
+    def _pool(self, *x: Tensor, mask: Positions, weights: Positions) -> Tensor:
+        masks, each_weights = for_each(mask, x), for_each(weights, x)
+        if self.scales is not None:
+            x = tuple(_kept(f, m) * scale for f, m, scale in zip(x, masks, self.scales, strict=True))
+        if self.fusion == "hc":
+            x, masks, each_weights = (torch.cat(x, -1),), masks[:1], each_weights[:1]
+        factors = iter(self.factors)
+        z = [
+            mean(*keep_positions(f, m, w)) if d == 1 else projection_product(f, next(factors), mask=m, weights=w)
+            for f, m, w in zip(x, masks, each_weights, strict=True)
+            for d in self.degrees
+        ]
+        return elementwise_power_normalize(torch.cat(z, -1))
+
+
+def _kept(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Zero at masked positions: what stands there would come back in the gradient of a scale."""
+    return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
+
+
+def _widths(channels: tuple[int, ...], fusion: Fusion) -> tuple[int, ...]:
+    """The channels that each set of polynomials sees."""
+    return (sum(channels),) if fusion == "hc" else channels
+
+
+def _rademacher(degree: int, channels: int, size: int) -> nn.Parameter:
+    """Factors (r, c, D) of random signs, divided by sqrt(D)."""
+    return nn.Parameter((torch.randint(2, (degree, channels, size)) * 2.0 - 1) / math.sqrt(size))
+
+
+def _make_scales(scales: Sequence[float] | None, levels: int) -> nn.Parameter | None:
+    if scales is not None and (levels == 1 or len(scales) != levels):
+        raise ValueError(f"`scales` must give one number to each of several levels; got {len(scales)} for {levels}")
+    if levels == 1:
+        return None
+    values = [OTHER_SCALE] * (levels - 1) + [1.0] if scales is None else [float(scale) for scale in scales]
+    return nn.Parameter(torch.tensor(values))

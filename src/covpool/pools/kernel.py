@@ -1,0 +1,120 @@
+"""Kernel pooling."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches
+from covpool.ops.positions import keep_positions, mean
+from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.pools.base import Pool
+from covpool.pools.descriptors import check_descriptors
+
+
+@register(
+    "kernel",
+    title="Kernel pooling",
+    paper="Cui et al., Kernel Pooling for Convolutional Neural Networks, CVPR 2017",
+    order="1 to 4",
+    formula="z = E-PN(mean of [a_0, a_1 x, a_2 TS_2(x), ..., a_p TS_p(x)]), |x| = 1",
+    size="1 + c + (p - 1) D, 12289 + c by default",
+    cost="1.25 order n size log(2 size)",
+)
+class KernelPool(Pool):
+    """The mean explicit feature of a polynomial kernel K(x, y) = sum_i a_i^2 <x, y>^i, by tensor sketches.
+
+    Every position is brought to unit length first. The coefficients a_i are learned; they start as those of the RBF
+    kernel exp(-gamma |x - y|^2), a_i^2 proportional to (2 gamma)^i / i!. The signed square root of every element and
+    unit length follow.
+
+    Args:
+        order: p, the highest power.
+        size: D, the length of the sketch of each order from two.
+        gamma: of the RBF kernel at the start; `init_from` sets it from data.
+        seed: of the random draw of the sketches, which are saved with the weights.
+        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+
+    >>> import torch
+    >>> KernelPool(64, order=3, size=128)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 321])
+    """
+
+    hashes: Tensor  # (p, c)
+    signs: Tensor  # (p, c)
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        order: int = 4,
+        size: int = 4096,
+        gamma: float = 1.0,
+        seed: int = 1,
+        gradient: GradientMode = "bcnn",
+        **common: Any,
+    ) -> None:
+        check_positive_int("order", order)
+        check_positive_int("size", size)
+        check_choice("gradient", gradient, GRADIENT_MODES)
+        super().__init__(in_features, lambda c: 1 + c + (order - 1) * size, **common)
+        self.order, self.size, self.gradient = order, size, gradient
+        hashes, signs = draw_sketch(order, self.channels[0], size, seed=seed)
+        self.register_buffer("hashes", hashes)
+        self.register_buffer("signs", signs)
+        self.alpha = nn.Parameter(rbf_coefficients(gamma, order).float())
+
+    @torch.no_grad()
+    def init_from(
+        self,
+        descriptors: Tensor,  # (k, c), after the reduction
+    ) -> None:
+        """Set the coefficients to those of the RBF kernel with gamma = 1 / (mean inner product of two descriptors)."""
+        check_descriptors(descriptors, self.channels[0], least=2)
+        k, x = len(descriptors), unit_length(descriptors.double())
+        inner = float((x.sum(0).square().sum() - x.square().sum()) / (k * (k - 1)))
+        if not inner > 0:
+            raise ValueError(
+                f"gamma is the reciprocal of the mean inner product of two descriptors, which must be positive; got "
+                f"{inner:.3g}: give `gamma` instead"
+            )
+        self.alpha.copy_(rbf_coefficients(1 / inner, self.order))
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        x = unit_length(x)
+        one = x.new_ones(x.shape[0], 1) if w is None else w.sum(-1, keepdim=True)
+        alpha = self.alpha.to(x.dtype)
+        parts = [alpha[0] * one, alpha[1] * mean(x, w)]
+        if self.order > 1:
+            sketches = tensor_sketches(x, self.hashes, self.signs, self.size, weights=w)[:, 1:]
+            parts.append((alpha[2:, None] * sketches).flatten(1))
+        return elementwise_power_normalize(torch.cat(parts, 1), gradient=self.gradient)
+
+
+def rbf_coefficients(gamma: float, order: int) -> Tensor:  # (p + 1,), float64
+    """a_i of the RBF kernel of unit vectors, i = 0 to p, scaled to K(x, x) = 1: exp(-gamma |x - y|^2) for large p.
+
+    a_i^2 = (2 gamma)^i / i! / sum_j (2 gamma)^j / j!. With exp(-2 gamma) in place of the sum they would vanish for a
+    large gamma; the unit length at the end takes out a common factor anyway.
+
+    >>> [round(a * a, 9) for a in rbf_coefficients(0.5, 2).tolist()]
+    [0.4, 0.4, 0.2]
+    """
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"`gamma` must be positive; got {gamma}")
+    logs = [i * math.log(2 * gamma) - math.lgamma(i + 1) for i in range(order + 1)]
+    return torch.tensor(logs, dtype=torch.float64).softmax(0).sqrt()
+
+
+def unit_length(
+    x: Tensor,  # (..., c)
+) -> Tensor:  # (..., c)
+    """x / |x|, whatever its scale; zero stays zero and, as nothing is stretched there, its gradient stays bounded."""
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / torch.where(largest == 0, 1, largest)
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / torch.where(length == 0, 1, length)

@@ -1,0 +1,62 @@
+"""Covariance pooling under the log-Cholesky metric."""
+
+from typing import Any, Literal
+
+from torch import Tensor
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops import covariance, log_cholesky, vech
+from covpool.ops.log_cholesky import check_eps
+from covpool.ops.positions import keep_positions, zero_if_empty
+from covpool.pools.base import Pool
+from covpool.pools.triangle import triangle
+
+Form = Literal["tangent", "coordinates"]
+
+
+@register(
+    "log_cholesky",
+    title="Log-Cholesky (Cho-TMLR)",
+    paper="Chen et al., Understanding Matrix Function Normalizations in Covariance Pooling, ICLR 2025; Lin, SIMAX 2019",
+    order="2",
+    formula="z = vech(strict(L) + strict(L)^T + 2 log diag(L)), L L^T = Sigma + e I",
+    size="c (c + 1) / 2",
+    cost="n c^2 + c^3 / 3",
+)
+class LogCholeskyPool(Pool):
+    """The Cholesky factor of the covariance with the logarithm of its diagonal, column by column.
+
+    It is computed in float64, as the released code does: float32 leaves no factor of a singular covariance.
+
+    Args:
+        form: "tangent" doubles the diagonal, which makes it the logarithm at the identity under the log-Cholesky metric
+            (as published for covariance pooling); "coordinates" does not, so that Euclidean distances of the vectors
+            are log-Cholesky distances.
+        eps, relative: what is added to the covariance, see `covpool.ops.log_cholesky`.
+
+    >>> import torch
+    >>> LogCholeskyPool(64)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 2080])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        form: Form = "tangent",
+        eps: float = 1e-6,
+        relative: bool = True,
+        **common: Any,
+    ) -> None:
+        super().__init__(in_features, triangle, **common)
+        check_choice("form", form, ("tangent", "coordinates"))
+        check_eps(eps)
+        self.form = form
+        self.options: dict[str, Any] = {"eps": eps, "relative": relative}
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        kept, w = keep_positions(x.double(), mask, weights)
+        k = log_cholesky(covariance(kept, weights=w), **self.options)
+        z = vech(k + k.mT if self.form == "tangent" else k.mT)
+        return zero_if_empty(z, w).to(x.dtype)

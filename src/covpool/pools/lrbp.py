@@ -1,0 +1,110 @@
+"""Low-rank bilinear pooling (LRBP): a bilinear classifier without explicit feature."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_positive_int
+from covpool._registry import register
+from covpool.ops import covariance, signed_power
+from covpool.ops._product import product
+from covpool.pools.base import Pool
+from covpool.pools.descriptors import check_descriptors
+
+VGG_SCALE = 20000 / 784  # the released 1 / 20000 goes with a sum over the 28 x 28 positions of VGG-16 at 448 pixels
+FACTOR_STD = 0.01
+
+
+@register(
+    "lrbp",
+    title="LRBP",
+    paper="Kong and Fowlkes, Low-rank Bilinear Pooling for Fine-Grained Classification, CVPR 2017",
+    order="2",
+    formula="s_k = |U_k+^T X'|^2 - |U_k-^T X'|^2 + b_k, X' = P^T X",
+    size="one score per class, no explicit feature",
+    cost="n c bottleneck + (n + num_classes) bottleneck^2",
+)
+class LowRankBilinearPool(Pool):
+    """Class scores: a quadratic form of low rank per class in the second moment of projected features.
+
+    It is the classifier: `output` is "scores". `representation` gives the second moment itself, for an SVM.
+
+    Args:
+        num_classes: scores per image.
+        bottleneck: m, channels after the projection P.
+        rank: r, of the quadratic form of a class; even, half of it positive and half negative.
+        sqrt_scale: features first become sign(x) sqrt(|x| / sqrt_scale); None takes them as they are.
+
+    >>> import torch
+    >>> pool = LowRankBilinearPool(64, num_classes=5, bottleneck=10)
+    >>> x = torch.randn(2, 64, 7, 7)
+    >>> pool(x).shape, pool.representation(x).shape
+    (torch.Size([2, 5]), torch.Size([2, 100]))
+    """
+
+    output = "scores"
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        num_classes: int = 1000,
+        bottleneck: int = 100,
+        rank: int = 8,
+        sqrt_scale: float | None = VGG_SCALE,
+        **common: Any,
+    ) -> None:
+        for name, value in (("num_classes", num_classes), ("bottleneck", bottleneck), ("rank", rank)):
+            check_positive_int(name, value)
+        if rank % 2:
+            raise ValueError(f"`rank` must be even, half positive and half negative; got {rank}")
+        if sqrt_scale is not None and not sqrt_scale > 0:
+            raise ValueError(f"`sqrt_scale` must be positive, or None for features as they are; got {sqrt_scale}")
+        super().__init__(in_features, lambda c: num_classes, **common)
+        self.num_classes, self.bottleneck, self.rank, self.sqrt_scale = num_classes, bottleneck, rank, sqrt_scale
+        self.projection = nn.Linear(self.channels[0], bottleneck)
+        nn.init.orthogonal_(self.projection.weight)
+        nn.init.zeros_(self.projection.bias)
+        self.factors = nn.Parameter(torch.randn(num_classes, bottleneck, rank) * FACTOR_STD)
+        self.bias = nn.Parameter(torch.zeros(num_classes))
+
+    def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        """The second moment of the projected features, in full: (b, bottleneck^2). Arguments as for a call."""
+        return self._apply_method(self._moment, (features,), mask, weights)
+
+    @torch.no_grad()
+    def init_from(
+        self,
+        descriptors: Tensor,  # (k, c), after the reduction
+    ) -> None:
+        """Set P to the top left singular vectors of descriptors of the training images, its bias to zero."""
+        (channels,) = self.channels
+        check_descriptors(descriptors, channels)
+        if self.bottleneck > channels:
+            raise ValueError(
+                f"{channels} channels have no {self.bottleneck} singular vectors: choose bottleneck <= {channels}"
+            )
+        moment = covariance(self._rooted(descriptors.double()), centered=False)
+        _, vectors = torch.linalg.eigh(moment)  # ascending
+        self.projection.weight.copy_(vectors[:, -self.bottleneck :].mT.flip(0))
+        self.projection.bias.zero_()
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        moment = self._moment(x, mask=mask, weights=weights)
+        factors = self.factors.to(moment.dtype)
+        positive, negative = factors.chunk(2, -1)
+        # multiplied out once for the batch, a class costs m^2 products per image instead of n m r
+        forms = product(torch.cat((positive, -negative), -1), factors.mT).flatten(1)
+        return product(moment, forms.mT) + self.bias.to(moment.dtype)
+
+    def _moment(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        """The mean outer product of the projected features: (b, bottleneck^2)."""
+        if mask is not None:
+            x = torch.where(mask.unsqueeze(-1), x, 0)
+        weight, bias = (p.to(x.dtype) for p in (self.projection.weight, self.projection.bias))
+        projected = product(self._rooted(x).flatten(0, 1), weight.mT).unflatten(0, x.shape[:2]) + bias
+        return covariance(projected, mask=mask, weights=weights, centered=False).flatten(1)
+
+    def _rooted(self, x: Tensor) -> Tensor:
+        return x if self.sqrt_scale is None else signed_power(x / self.sqrt_scale, gradient="cbp")

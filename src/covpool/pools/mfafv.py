@@ -1,0 +1,83 @@
+"""MFAFV-Net: Fisher scores of a trainable mixture of factor analysers."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_positive_int
+from covpool._registry import register
+from covpool.ops import elementwise_power_normalize
+from covpool.ops._product import product
+from covpool.ops.factor_mixture import factor_moments
+from covpool.ops.mfa_em import mfa_em
+from covpool.ops.positions import keep_positions
+from covpool.pools.codebook import CodebookPool
+
+
+@register(
+    "mfafv",
+    title="MFAFV-Net",
+    paper="Li, Dixit and Vasconcelos, Deep Scene Image Classification with the MFAFVNet, ICCV 2017",
+    order="1, 2",
+    formula="z = E-PN(mean of d log p / d (mu_k, Lambda_k)), p = sum_k pi_k N(mu_k, Lambda_k Lambda_k^T + Psi)",
+    size="K c (R + 1), K = 50, R = 10",
+    cost="2 n c clusters (factors + 1) + c clusters (factors + 1)^2",
+)
+class FactorAnalysersPool(CodebookPool):
+    """Fisher scores of features under a mixture of K factor analysers, which is trained: means and loadings.
+
+    With posteriors g_k and S_k = Lambda_k Lambda_k^T + Psi, the mean over positions of g_k S_k^-1 (x - mu_k) and of
+    g_k (S_k^-1 (x - mu_k)(x - mu_k)^T S_k^-1 - S_k^-1) Lambda_k; then the signed square root of every element and unit
+    length. For each k first the mean's c numbers, then those of each of the R columns of Lambda_k.
+
+    Args:
+        clusters: K.
+        factors: R.
+
+    >>> import torch
+    >>> pool = FactorAnalysersPool(4, clusters=3, factors=2)
+    >>> x = torch.randn(2, 4, 7, 7)
+    >>> pool.init_from(pool.descriptors(x))
+    >>> pool(x).shape
+    torch.Size([2, 36])
+    """
+
+    def __init__(self, in_features: int, *, clusters: int = 50, factors: int = 10, **common: Any) -> None:
+        check_positive_int("factors", factors)
+        super().__init__(in_features, clusters, lambda c: c * (factors + 1), **common)
+        self.factors = factors
+        c = self.channels[0]
+        self.logits = nn.Parameter(torch.zeros(clusters))  # pi = softmax(logits)
+        self.means = nn.Parameter(torch.randn(clusters, c))
+        self.loadings = nn.Parameter(torch.randn(clusters, c, factors) * factors**-0.5)
+        self.log_noise = nn.Parameter(torch.zeros(c))  # the logarithm of the diagonal of Psi
+
+    @torch.no_grad()
+    def init_from(self, descriptors: Tensor, *, seed: int = 0) -> None:
+        """Start from a mixture of factor analysers fitted to descriptors (m, c), of many images, by `ops.mfa_em`."""
+        mixture = mfa_em(self._checked(descriptors), self.clusters, self.factors, seed=seed)
+        self.logits.copy_(mixture.weights.log())
+        self.means.copy_(mixture.means)
+        self.loadings.copy_(mixture.loadings)
+        self.log_noise.copy_(mixture.noise.log())
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        middle = self.means.detach().mean(0)  # changes no difference, but keeps a common offset out of the products
+        precision = (-0.5 * self.log_noise).exp()  # 1 / sqrt(Psi)
+        basis = torch.cat(((self.means - middle).unsqueeze(1), self.loadings.mT), 1) * precision  # (k, r + 1, c)
+        share = x.new_full(x.shape[:2], 1 / x.shape[1]) if w is None else w
+        _, cross, second = factor_moments((x - middle) * precision, self.logits.log_softmax(-1), basis, weights=share)
+        scores = (cross - _each(second, basis)) * precision
+        return elementwise_power_normalize(scores.flatten(1))
+
+
+def _each(
+    second: Tensor,  # (b, k, r + 1, r + 1)
+    basis: Tensor,  # (k, r + 1, c)
+) -> Tensor:  # (b, k, r + 1, c)
+    """second @ basis, with the items of the batch as rows of one product for each k."""
+    b, k, rows, _ = second.shape
+    by_word = second.transpose(0, 1).reshape(k, b * rows, rows)
+    return product(by_word, basis).unflatten(1, (b, rows)).transpose(0, 1)

@@ -1,0 +1,63 @@
+"""Covariance pooling with a square root by a Pade approximant or a Taylor polynomial."""
+
+from functools import partial
+from typing import Any, Literal
+
+from torch import Tensor
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import covariance, sqrtm_pade, sqrtm_taylor, vech
+from covpool.ops._approximate_root import BACKWARDS, Backward
+from covpool.pools.base import Pool
+from covpool.pools.triangle import triangle
+
+Approximation = Literal["pade", "taylor"]
+
+
+@register(
+    "mpa",
+    title="MPA-Lya, MTP-Lya",
+    paper="Song et al., Fast Differentiable Matrix Square Root, ICLR 2022",
+    order="2",
+    formula="z = vech(sqrt(t) Q(Sigma / t)^-1 P(Sigma / t)), t = |Sigma|_F",
+    size="c (c + 1) / 2",
+    cost="n c^2 + about 7 c^3",
+)
+class PadeSquareRootPool(Pool):
+    """The upper triangle of the square root of the covariance by a rational or polynomial approximation.
+
+    Args:
+        approximation: "pade" is the diagonal Pade approximant (MPA), "taylor" the Taylor polynomial (MTP).
+        degree: of the polynomials; by default 5 for "pade" and 10 for "taylor", as published.
+        backward: "iterative" solves the Lyapunov equation of the root by Newton-Schulz steps, as published; "lyapunov"
+            solves it exactly; "autograd" differentiates the approximation itself.
+        steps: of the iterative solution.
+
+    >>> import torch
+    >>> PadeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 2080])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        approximation: Approximation = "pade",
+        degree: int | None = None,
+        backward: Backward = "iterative",
+        steps: int = 8,
+        **common: Any,
+    ) -> None:
+        super().__init__(in_features, triangle, **common)
+        check_choice("approximation", approximation, ("pade", "taylor"))
+        check_choice("backward", backward, BACKWARDS)
+        check_positive_int("steps", steps)
+        if degree is None:
+            degree = 5 if approximation == "pade" else 10
+        check_positive_int("degree", degree)
+        root = partial(sqrtm_pade, order=degree) if approximation == "pade" else partial(sqrtm_taylor, degree=degree)
+        self.root = partial(root, backward=backward, steps=steps)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        return vech(self.root(covariance(x, mask=mask, weights=weights)))

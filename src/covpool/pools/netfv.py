@@ -1,0 +1,119 @@
+"""NetFV and FisherNet: Fisher vectors of a trainable mixture of Gaussians."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops import elementwise_power_normalize
+from covpool.ops.gaussian_mixture import mixture_moments
+from covpool.ops.gmm_em import WEIGHT_BOUND, GaussianMixture, gmm_em, variance_bound
+from covpool.ops.l2_normalize import l2_normalize
+from covpool.ops.positions import keep_positions
+from covpool.pools.codebook import CodebookPool, amounts, check_statistics
+
+Variant = Literal["netfv", "fishernet"]
+# |w| = 1 / sigma is not let below this, in the inverse unit of x, as in FisherNet's release.
+FLOOR = 1e-7
+
+
+@register(
+    "netfv",
+    title="NetFV, FisherNet",
+    paper="Lin et al., Bilinear CNNs for Fine-grained Visual Recognition, TPAMI 2018; Tang et al., Deep FisherNet",
+    order="1, 2",
+    formula="z = E-PN(sum of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)]), u_k = (x - mu_k) / sigma_k",
+    size="2 K c, K = 64",
+    cost="4 n c clusters",
+)
+class FisherVectorPool(CodebookPool):
+    """The Fisher vector of features under a mixture of K Gaussians with diagonal covariances, which is trained.
+
+    u_k = w_k x + b_k with w = 1 / sigma, b = -mu / sigma; g_k = softmax_k(log pi_k + sum log|w_k| - |u_k|^2 / 2);
+    z = sum over positions of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)], for each k its means' part and its
+    variances' part.
+
+    Args:
+        clusters: K.
+        variant: "netfv" ends with the signed square root of every element and unit length; "fishernet" is the bare sum
+            over positions.
+        pre_l2: bring every feature to unit length first; by default as published, "fishernet" only.
+
+    >>> import torch
+    >>> pool = FisherVectorPool(4, clusters=3)
+    >>> x = torch.randn(2, 4, 7, 7)
+    >>> pool.init_from(pool.descriptors(x))
+    >>> pool(x).shape
+    torch.Size([2, 24])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        clusters: int = 64,
+        variant: Variant = "netfv",
+        pre_l2: bool | None = None,
+        **common: Any,
+    ) -> None:
+        check_choice("variant", variant, ("netfv", "fishernet"))
+        super().__init__(in_features, clusters, lambda c: 2 * c, **common)
+        self.variant = variant
+        self.pre_l2 = variant == "fishernet" if pre_l2 is None else pre_l2
+        shape = (clusters, self.channels[0])
+        self.logits = nn.Parameter(torch.zeros(clusters))  # pi = softmax(logits)
+        self.weight = nn.Parameter(1 + 0.01 * torch.randn(shape))
+        self.bias = nn.Parameter(torch.zeros(shape))
+
+    @torch.no_grad()
+    def init_from(
+        self,
+        descriptors: Tensor,
+        *,
+        seed: int = 0,
+        weights: Tensor | None = None,
+        means: Tensor | None = None,
+        variances: Tensor | None = None,
+    ) -> None:
+        """Start from a mixture of Gaussians fitted to descriptors (m, c).
+
+        Args:
+            descriptors: of many images.
+            seed: of the fit.
+            weights, means, variances: (clusters,), (clusters, c) and (clusters, c), all three or none: a mixture fitted
+                elsewhere (scikit-learn's) in place of `ops.gmm_em`; of unit features if `pre_l2`. Variances below 1e-4
+                of the largest variance of the descriptors are raised to it.
+        """
+        x = self._seen(self._checked(descriptors))
+        given = self._given(weights, means, variances)
+        mixture = gmm_em(x, self.clusters, seed=seed) if given is None else given
+        deviations = torch.maximum(mixture.variances.to(x), variance_bound(x)).sqrt()
+        self.logits.copy_(mixture.weights.clamp(min=WEIGHT_BOUND).log())
+        self.weight.copy_(1 / deviations)
+        self.bias.copy_(-mixture.means.to(x) / deviations)
+
+    def _given(self, weights: Tensor | None, means: Tensor | None, variances: Tensor | None) -> GaussianMixture | None:
+        """The mixture that was fitted elsewhere, or None."""
+        if weights is None and means is None and variances is None:
+            return None
+        if weights is None or means is None or variances is None:
+            raise ValueError("give `weights`, `means` and `variances` of the mixture together, or none of them")
+        check_statistics("weights", weights, (self.clusters,))
+        check_statistics("means", means, (self.clusters, self.channels[0]))
+        check_statistics("variances", variances, (self.clusters, self.channels[0]))
+        return GaussianMixture(weights, means, variances)
+
+    def _seen(self, x: Tensor) -> Tensor:
+        return l2_normalize(x) if self.pre_l2 else x
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        floored = self.weight.abs().clamp(min=FLOOR)
+        slopes = torch.where(self.weight < 0, -floored, floored)
+        log_pi = self.logits.log_softmax(-1)
+        mass, first, second = mixture_moments(self._seen(x), log_pi, slopes, self.bias, weights=amounts(w))
+        scale = (-0.5 * log_pi).exp().unsqueeze(-1)
+        z = torch.cat((scale * first, scale * (second - mass.unsqueeze(-1)) / 2**0.5), -1).flatten(1)
+        return elementwise_power_normalize(z) if self.variant == "netfv" else z

@@ -1,0 +1,97 @@
+"""NetVLAD."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice
+from covpool._registry import register
+from covpool.ops._product import product
+from covpool.ops.kmeans import kmeans
+from covpool.ops.l2_normalize import l2_normalize
+from covpool.ops.positions import keep_positions
+from covpool.ops.residual_sums import residual_sums
+from covpool.ops.squared_distances import squared_distances
+from covpool.pools.codebook import CodebookPool, amounts, sharpness
+
+Version = Literal["v1", "v2"]
+# The sharpness of assignment before any data is seen; of the order that k-means words of real descriptors give.
+ALPHA = 100.0
+
+
+@register(
+    "netvlad",
+    title="NetVLAD",
+    paper="Arandjelovic et al., NetVLAD: CNN Architecture for Weakly Supervised Place Recognition, CVPR 2016",
+    order="1",
+    formula="z = l2(intra-l2(sum of softmax_k(w_k.x + b_k) (x - c_k)))",
+    size="K c, K = 64",
+    cost="2 n c clusters",
+)
+class VladPool(CodebookPool):
+    """Residuals of unit features about K words, summed under a soft assignment; each word's, then all, of unit length.
+
+    a_k(x) = softmax_k(w_k.x + b_k), V_k = sum of a_k(x) (x - c_k).
+
+    Args:
+        clusters: K.
+        version: "v1" has no b and starts from w = alpha c / |c|; "v2" from w = 2 alpha c and b = -alpha |c|^2, so that
+            a_k = softmax_k(-alpha |x - c_k|^2). All are trained freely afterwards.
+        pre_l2: bring every feature to unit length first.
+
+    >>> import torch
+    >>> pool = VladPool(4, clusters=3)
+    >>> x = torch.randn(2, 4, 7, 7)
+    >>> pool.init_from(pool.descriptors(x))
+    >>> pool(x).shape
+    torch.Size([2, 12])
+    """
+
+    def __init__(
+        self, in_features: int, *, clusters: int = 64, version: Version = "v1", pre_l2: bool = True, **common: Any
+    ) -> None:
+        check_choice("version", version, ("v1", "v2"))
+        super().__init__(in_features, clusters, lambda c: c, **common)
+        self.version, self.pre_l2 = version, pre_l2
+        shape = (clusters, self.channels[0])
+        self.centers = nn.Parameter(torch.empty(shape))
+        self.assign_weight = nn.Parameter(torch.empty(shape))
+        self.assign_bias = nn.Parameter(torch.empty(clusters)) if version == "v2" else None
+        self._start(l2_normalize(torch.randn(shape)), ALPHA)
+
+    def init_from(self, descriptors: Tensor, *, seed: int = 0, centers: Tensor | None = None) -> None:
+        """Start from k-means words of descriptors (m, c), with alpha so that the second word gets 1 % at the mean gap.
+
+        Args:
+            descriptors: the authors take 100 of each image, 50 000 in all.
+            seed: of k-means.
+            centers: (clusters, c), words found elsewhere (scikit-learn's k-means) in place of `ops.kmeans`; of unit
+                features if `pre_l2`.
+        """
+        x = self._seen(self._checked(descriptors))
+        words = kmeans(x, self.clusters, seed=seed) if centers is None else self._checked_centers(centers).to(x.device)
+        scores = x @ l2_normalize(words).mT if self.version == "v1" else -squared_distances(x, words)
+        self._start(words, sharpness(scores))
+
+    @torch.no_grad()
+    def _start(self, words: Tensor, alpha: float) -> None:
+        self.centers.copy_(words)
+        if self.assign_bias is None:
+            self.assign_weight.copy_(alpha * l2_normalize(words))
+        else:
+            self.assign_weight.copy_(2 * alpha * words)
+            self.assign_bias.copy_(-alpha * (words * words).sum(-1))
+
+    def _seen(self, x: Tensor) -> Tensor:
+        return l2_normalize(x) if self.pre_l2 else x
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        x, w = self._seen(x), amounts(w)
+        logits = product(x.flatten(0, 1), self.assign_weight.mT).unflatten(0, x.shape[:2])
+        if self.assign_bias is not None:
+            logits = logits + self.assign_bias
+        a = logits.softmax(-1)
+        a = a if w is None else a * w.unsqueeze(-1)
+        return l2_normalize(l2_normalize(residual_sums(x, a, self.centers)).flatten(1))

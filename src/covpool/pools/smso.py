@@ -1,0 +1,83 @@
+"""Statistically motivated second-order pooling (SMSO)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_positive_int
+from covpool._registry import register
+from covpool.ops import signed_power
+from covpool.ops._product import product
+from covpool.ops.positions import center, count, keep_positions, mean, zero_if_empty
+from covpool.pools.base import Pool
+from covpool.pools.reduction import masked_batch_norm
+
+# As published for VGG-16: the standard deviation of W, and the bias of the variant without centring.
+WEIGHT_STD = 0.01
+BIAS = 0.1
+
+
+@register(
+    "smso",
+    title="SMSO",
+    paper="Yu and Salzmann, Statistically-motivated Second-order Pooling, ECCV 2018",
+    order="2",
+    formula="z = BN(sqrt(2 diag(W^T Sigma W)))",
+    size="p, 2048 by default",
+    cost="n c p",
+)
+class StatisticalPool(Pool):
+    """Variances of the features along p learned directions, square-rooted and normalised over the batch.
+
+    diag(W^T Sigma W) is the variance of W^T x over positions, so no covariance matrix is formed. For Gaussian features
+    it follows a chi-squared law, whose doubled square root is nearly normal with variance one.
+
+    Args:
+        p: the number of directions, the length of the result.
+        centered: False is the variant of the authors' network: mean squares of W^T x + bias, without subtracting the
+            mean, which the batch norm of the features brings near zero.
+
+    >>> import torch
+    >>> StatisticalPool(16)(torch.randn(2, 16, 7, 7)).shape
+    torch.Size([2, 2048])
+    """
+
+    def __init__(self, in_features: int, *, p: int = 2048, centered: bool = True, **common: Any) -> None:
+        check_positive_int("p", p)
+        super().__init__(in_features, lambda c: p, **common)
+        (c,) = self.channels
+        self.p, self.centered = p, centered
+        self.feature_norm = nn.BatchNorm1d(c)
+        self.weight = nn.Parameter(torch.randn(c, p) * WEIGHT_STD)
+        self.bias = None if centered else nn.Parameter(torch.full((p,), BIAS))
+        self.norm = nn.BatchNorm1d(p)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        y = signed_power(2 * self._variances(self._normalized(x, mask), w))
+        return zero_if_empty(self.norm(y), w)
+
+    def _normalized(
+        self,
+        x: Tensor,  # (b, n, c)
+        mask: Tensor | None,  # (b, n)
+    ) -> Tensor:  # (b, n, c)
+        """Batch norm of the features, whose statistics count the kept positions only."""
+        if mask is not None and self.feature_norm.training:
+            return masked_batch_norm(x.mT.unsqueeze(-1), mask, self.feature_norm).squeeze(-1).mT
+        normalized: Tensor = self.feature_norm(x.flatten(0, 1))
+        return normalized.unflatten(0, x.shape[:2])
+
+    def _variances(
+        self,
+        x: Tensor,  # (b, n, c)
+        w: Tensor | None,  # (b, n)
+    ) -> Tensor:  # (b, p)
+        """diag(W^T Sigma W) with the unbiased covariance, or the mean squares of W^T x + bias."""
+        x = center(x, w, self.centered)
+        projected = product(x.flatten(0, 1), self.weight).unflatten(0, x.shape[:2])
+        if self.bias is not None:
+            return mean((projected + self.bias) ** 2, w)
+        n = count(x, w).unsqueeze(-1)
+        return mean(projected**2, w) * (n / (n - 1).clamp(min=1))

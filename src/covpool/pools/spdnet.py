@@ -1,0 +1,117 @@
+"""The manifold network of covariance matrices (SPDNet layers): BiMap, ReEig, LogEig."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import clip_eigh, covariance, orthonormalize_qr
+from covpool.ops._product import product
+from covpool.ops.clip_eigh import check_bounds
+from covpool.ops.positions import count, keep_positions, zero_if_empty
+from covpool.pools.base import Pool
+from covpool.pools.vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
+
+Manifold = Literal["stiefel", "free"]
+
+
+class BilinearMap(nn.Module):
+    """BiMap: W^T a W, to matrices of a smaller order.
+
+    Args:
+        rows, columns: of W.
+        manifold: "stiefel" keeps the columns of W orthonormal, as the factor Q of the parameter; "free" takes the
+            parameter as it is.
+    """
+
+    def __init__(self, rows: int, columns: int, manifold: Manifold) -> None:
+        super().__init__()
+        self.manifold = manifold
+        self.parameter = nn.Parameter(orthonormalize_qr(torch.randn(rows, columns)))
+
+    @property
+    def weight(self) -> Tensor:  # (rows, columns)
+        return orthonormalize_qr(self.parameter) if self.manifold == "stiefel" else self.parameter
+
+    def forward(self, a: Tensor) -> Tensor:  # (b, rows, rows) -> (b, columns, columns)
+        w = self.weight
+        half = product(a.flatten(0, 1), w).unflatten(0, a.shape[:2])
+        return product(half.mT.flatten(0, 1), w).unflatten(0, (a.shape[0], w.shape[1])).mT
+
+    def extra_repr(self) -> str:
+        rows, columns = self.parameter.shape
+        return f"{rows}, {columns}, manifold={self.manifold!r}"
+
+
+@register(
+    "spdnet",
+    title="SPDNet layers",
+    paper="Acharya et al., Covariance Pooling for Facial Expression Recognition, CVPRW 2018",
+    order="2",
+    formula="z = vec(log(ReEig(W^T (Sigma + 1e-4 tr(Sigma) I) W)))",
+    size="c^2 / 4",
+    cost="n c^2 + 3/4 c^3 + about 10 (c / 2)^3 (eigen-decomposition)",
+)
+class ManifoldPool(Pool):
+    """The covariance, made smaller by bilinear maps with clipped eigenvalues between them, then its logarithm.
+
+    Args:
+        dims: orders of the matrix after each BiMap and ReEig; one that halves the channels by default.
+        manifold: "stiefel" keeps the weights orthonormal under any optimiser; "free" trains them as they are, as the
+            released code does.
+        regularizer: added to the diagonal in units of the trace; 1e-3 in the authors' temporal model.
+        bounds: the smallest and largest eigenvalue that ReEig lets through, in the unit of x squared.
+        vectorization: all entries ("full") or the upper triangle.
+
+    >>> import torch
+    >>> ManifoldPool(16)(torch.randn(2, 16, 7, 7)).shape
+    torch.Size([2, 64])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        dims: Sequence[int] | None = None,
+        manifold: Manifold = "stiefel",
+        regularizer: float = 1e-4,
+        bounds: tuple[float, float] = (1e-4, 1e4),
+        vectorization: Vectorization = "full",
+        **common: Any,
+    ) -> None:
+        check_choice("manifold", manifold, ("stiefel", "free"))
+        check_choice("vectorization", vectorization, VECTORIZATIONS)
+        check_bounds(*bounds)
+        if regularizer < 0:
+            raise ValueError(f"`regularizer` must not be negative; got {regularizer}")
+        super().__init__(in_features, lambda c: vector_size(_orders(c, dims)[-1], vectorization), **common)
+        orders = _orders(self.channels[0], dims)
+        self.maps = nn.ModuleList(BilinearMap(m, k, manifold) for m, k in pairwise(orders))
+        self.regularizer, self.vectorization = regularizer, vectorization
+        self.low, self.high = bounds
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        _, w = keep_positions(x, mask, weights)
+        n = count(x, w)[..., None, None]
+        a = covariance(x, mask=mask, weights=weights) * (n / (n - 1).clamp(min=1))
+        trace = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+        a = a + self.regularizer * trace * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        *inner, last = self.maps
+        for bilinear in inner:
+            a = clip_eigh(bilinear(a), low=self.low, high=self.high)
+        z = clip_eigh(last(a), low=self.low, high=self.high, log=True)
+        return zero_if_empty(vectorize(z, self.vectorization), w)
+
+
+def _orders(c: int, dims: Sequence[int] | None) -> list[int]:
+    """The orders of the matrices, from c on; they may not grow, as then no map has orthonormal columns."""
+    orders = [c, max(c // 2, 1)] if dims is None else [c, *dims]
+    for order in orders:
+        check_positive_int("dims", order)
+    if len(orders) < 2 or any(k > m for m, k in pairwise(orders)):
+        raise ValueError(f"`dims` must be one or more orders that do not grow, from {c} channels on; got {dims}")
+    return orders

@@ -1,0 +1,89 @@
+"""Multi-headed cross-covariance pooling with singular value power normalisation (SoT)."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from covpool._check import check_choice, check_positive_int
+from covpool._registry import register
+from covpool.ops import cross_covariance, powm_power_iteration, powm_svd
+from covpool.ops._product import product
+from covpool.ops.positions import keep_positions, mean
+from covpool.ops.powm_power_iteration import check_options
+from covpool.pools.base import Pool
+
+Centering = Literal["channel", "released"]
+
+
+@register(
+    "svpn",
+    title="SoT head (MGCrP, svPN)",
+    paper="Xie et al., SoT: Delving Deeper into Classification Head for Transformer, 2021",
+    order="2",
+    formula="z = the heads' U S^alpha V^T of cov(W_h x, V_h x) = U S V^T",
+    size="heads head_features^2, 3456 by default",
+    cost="2 n c heads head_features + n heads head_features^2",
+)
+class SingularPowerPool(Pool):
+    """The cross-covariances of two linear maps of the features, head by head, their singular values raised to a power.
+
+    Args:
+        heads, head_features: how many heads, and the width of each; by default SoT-Small's.
+        alpha: the power, in (0, 1].
+        rank: so many singular values, found by power iteration from a learned vector, are raised to the power, and the
+            rest divided by one factor; 1 as published. None raises all of them, exactly, by decomposition.
+        iterations: of the power iteration.
+        centering: "channel" subtracts the mean of every channel, "released" one mean of all channels of a head, as the
+            released code does.
+
+    >>> import torch
+    >>> SingularPowerPool(64, heads=4, head_features=8)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 256])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        heads: int = 6,
+        head_features: int = 24,
+        alpha: float = 0.5,
+        rank: int | None = 1,
+        iterations: int = 1,
+        centering: Centering = "channel",
+        **common: Any,
+    ) -> None:
+        check_positive_int("heads", heads)
+        check_positive_int("head_features", head_features)
+        check_choice("centering", centering, ("channel", "released"))
+        check_options(alpha, 1 if rank is None else rank, iterations)
+        super().__init__(in_features, lambda c: heads * head_features**2, **common)
+        self.weight = nn.Parameter(torch.empty(2 * heads * head_features, *self.channels))
+        nn.init.trunc_normal_(self.weight, std=0.02)  # as all linear maps of SoT
+        self.start = None if rank is None else nn.Parameter(torch.randn(head_features))
+        self.heads, self.head_features, self.centering, self.alpha = heads, head_features, centering, alpha
+        self.iteration: dict[str, Any] = {"rank": rank, "iterations": iterations}
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x, mask, weights)
+        w = None if w is None else w.unsqueeze(1).expand(-1, self.heads, -1)
+        y = product(x.flatten(0, 1), self.weight.mT).unflatten(0, x.shape[:2])  # (b, n, 2 h d)
+        left, right = y.unflatten(-1, (2, self.heads, self.head_features)).permute(2, 0, 3, 1, 4)  # (b, h, n, d) each
+        if self.centering == "released":
+            left, right = left - _mean_of_all(left, w), right - _mean_of_all(right, w)
+        a = cross_covariance(left, right, weights=w, centered=self.centering == "channel")
+        return self._normalized(a).flatten(1)
+
+    def _normalized(self, a: Tensor) -> Tensor:  # (b, h, d, d) -> (b, h, d, d)
+        if self.start is None:
+            return powm_svd(a, self.alpha)
+        return powm_power_iteration(a, self.start, alpha=self.alpha, **self.iteration)
+
+
+def _mean_of_all(
+    stream: Tensor,  # (b, h, n, d)
+    w: Tensor | None,  # (b, h, n)
+) -> Tensor:  # (b, h, 1, 1)
+    """The mean over positions and channels together."""
+    return mean(stream.mean(-1, keepdim=True), w).unsqueeze(-2)

@@ -1,0 +1,116 @@
+"""Improved bilinear pooling, every pair of forward and backward, in float64 (METHODS B3)."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy import linalg
+from torch import Tensor
+
+from cases import features, hard_features
+from covpool import create_pool
+
+POSSIBLE = [
+    pair
+    for pair in product(
+        ("eigh", "newton_schulz", "denman_beavers"), ("lyapunov", "iterative_lyapunov", "k_matrix", "autograd")
+    )
+    if pair not in (("eigh", "autograd"), ("newton_schulz", "k_matrix"), ("denman_beavers", "k_matrix"))
+]
+CONVERGED = {"iterations": 20, "backward_steps": 25}
+every_pair = pytest.mark.parametrize(("forward", "backward"), POSSIBLE)
+
+
+def direct(x: Tensor) -> Tensor:
+    """scipy's root of the second moment, signed square root, unit length."""
+    roots = np.stack([np.real(linalg.sqrtm(f.T @ f / len(f))) for f in x.numpy()]).reshape(len(x), -1)
+    z = np.sign(roots) * np.sqrt(np.abs(roots))
+    return torch.from_numpy(z / np.linalg.norm(z, axis=1, keepdims=True))
+
+
+def gradient(x: Tensor, **options: object) -> Tensor:
+    x = x.clone().requires_grad_()
+    z = create_pool("improved_bcnn", x.shape[2], **options)(x)
+    (dx,) = torch.autograd.grad(z, x, features(1, *z.shape, seed=5)[0])
+    return dx
+
+
+@every_pair
+def test_value_of_a_regular_moment_is_scipys(forward: str, backward: str) -> None:
+    x = features(2, 40, 5) + 0.3
+    pool = create_pool("improved_bcnn", 5, forward=forward, backward=backward, **CONVERGED)
+    torch.testing.assert_close(pool(x), direct(x), rtol=0, atol=1e-9)
+
+
+def test_b3_root_squared_is_the_moment_also_when_singular() -> None:
+    """Undo unit length and signed square root: z |z| is the root up to a factor."""
+    x = features(2, 4, 6)
+    z = create_pool("improved_bcnn", 6)(x).unflatten(1, (6, 6))
+    root, moment = z * z.abs(), x.mT @ x / 4
+    squared = root @ root
+    factor = moment.norm(dim=(1, 2), keepdim=True) / squared.norm(dim=(1, 2), keepdim=True)
+    torch.testing.assert_close(squared * factor, moment)
+
+
+def test_one_position_has_a_root_in_closed_form() -> None:
+    """(x x^T)^(1/2) = x x^T / |x|, so the result is that of bcnn."""
+    x = features(2, 1, 5)
+    torch.testing.assert_close(create_pool("improved_bcnn", 5)(x), create_pool("bcnn", 5)(x))
+
+
+@every_pair
+def test_converged_backwards_agree_on_a_regular_moment(forward: str, backward: str) -> None:
+    x = features(2, 40, 5) + 0.3
+    exact = gradient(x)
+    found = gradient(x, forward=forward, backward=backward, **CONVERGED)
+    assert float((found - exact).norm() / exact.norm()) <= 1e-9
+
+
+@pytest.mark.parametrize("n", [3, 6, 40])
+def test_default_gradient_is_exact_also_of_a_singular_moment(n: int) -> None:
+    x = (features(1, n, 6) + 0.5).requires_grad_()
+    assert torch.autograd.gradcheck(create_pool("improved_bcnn", 6), x, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("forward", "iterations"), [("newton_schulz", 3), ("denman_beavers", 3)])
+def test_autograd_is_the_derivative_of_the_iteration(forward: str, iterations: int) -> None:
+    x = (features(1, 10, 4) + 0.5).requires_grad_()
+    pool = create_pool("improved_bcnn", 4, forward=forward, iterations=iterations, backward="autograd")
+    assert torch.autograd.gradcheck(pool, x, atol=1e-5, rtol=1e-3)
+
+
+def test_newton_schulz_keeps_the_scale_out() -> None:
+    x = features(2, 40, 5)
+    pool = create_pool("improved_bcnn", 5, forward="newton_schulz", iterations=5, backward="autograd")
+    torch.testing.assert_close(pool(7 * x), pool(x))
+
+
+@every_pair
+def test_every_pair_is_finite_on_hard_cases(forward: str, backward: str) -> None:
+    pool = create_pool("improved_bcnn", 16, forward=forward, backward=backward)
+    for case, x in hard_features().items():
+        x.requires_grad_()
+        z = pool(x)
+        (dx,) = torch.autograd.grad(z, x, torch.linspace(-1, 1, z.numel()).reshape(z.shape))
+        assert z.isfinite().all() and dx.isfinite().all(), case
+        assert case != "zero" or ((z == 0).all() and (dx == 0).all())
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "remedy"),
+    [
+        ("newton_schulz", "k_matrix", "needs the eigenvectors of forward='eigh'; got forward='newton_schulz'"),
+        ("denman_beavers", "k_matrix", "needs the eigenvectors of forward='eigh'; got forward='denman_beavers'"),
+        ("eigh", "autograd", "NaN on equal eigenvalues: use backward='k_matrix'"),
+    ],
+)
+def test_impossible_pairs_are_refused_with_a_remedy(forward: str, backward: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        create_pool("improved_bcnn", 4, forward=forward, backward=backward)
+
+
+@pytest.mark.parametrize("option", [{"forward": "svd"}, {"backward": "svd"}, {"iterations": 0}, {"backward_steps": 0}])
+def test_wrong_options_are_refused(option: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"`{next(iter(option))}` must be"):
+        create_pool("improved_bcnn", 4, **option)
