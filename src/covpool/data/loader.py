@@ -1,0 +1,67 @@
+"""Batches from files, or from memory, through torch's DataLoader."""
+
+import signal
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from covpool.data.batch import Batch
+from covpool.data.images import BrokenImage, Images
+from covpool.data.options import Data
+from covpool.data.samples import Sample, Samples
+
+Collated = tuple[Tensor, Tensor, Tensor, list[str]]  # x, y, index, reasons: what a worker sends
+
+
+class Keys(Sampler[list[tuple[int, int]]]):
+    """The (epoch, index) of every batch to come; set anew before each epoch, as the workers live on."""
+
+    def __init__(self) -> None:
+        self.rows: Iterable[Tensor] = ()
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for row in self.rows:
+            yield [(self.epoch, index) for index in row.tolist()]
+
+
+class LoaderSource:
+    """Batches that a DataLoader makes of samples."""
+
+    def __init__(self, samples: Samples, images: Images, data: Data, device: torch.device) -> None:
+        self._images, self._refuses, self._device = images, data.broken == "refuse", device
+        self._keys = Keys()
+        self._loader = DataLoader(
+            samples,
+            batch_sampler=self._keys,
+            num_workers=data.workers,
+            collate_fn=collate,
+            pin_memory=device.type == "cuda",
+            persistent_workers=data.workers > 0,
+            worker_init_fn=leave_interrupts_to_the_parent,
+            generator=torch.Generator(),  # the global one belongs to the network: a resumed run must find it unchanged
+        )
+
+    def batches(self, rows: Iterable[Tensor], epoch: int) -> Iterator[Batch]:
+        """One batch per row of picture numbers."""
+        self._keys.rows, self._keys.epoch = rows, epoch
+        for x, y, index, reasons in self._loader:
+            broken = torch.tensor([bool(reason) for reason in reasons])
+            if self._refuses and broken.any():
+                first = int(broken.nonzero()[0])
+                raise BrokenImage(self._images.paths[int(index[first])], reasons[first])
+            x, y = (tensor.to(self._device, non_blocking=True) for tensor in (x, y))
+            yield Batch(x, y, index, broken)
+
+
+def collate(samples: list[Sample]) -> Collated:
+    """Samples as one batch."""
+    y, index = (torch.tensor([getattr(sample, name) for sample in samples]) for name in ("y", "index"))
+    return torch.stack([sample.x for sample in samples]), y, index, [sample.reason for sample in samples]
+
+
+def leave_interrupts_to_the_parent(worker: int) -> None:
+    """Ctrl-C reaches every process of the terminal: the parent alone answers it, and then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,73 @@
+"""Pictures decoded once and kept in memory."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from covpool.data.images import BrokenImage, Images
+
+Prepare = Callable[[Image.Image], Image.Image]
+Progress = Callable[[int, int], None]  # pictures done so far, of how many
+PIECE = 1024  # pictures in one block of memory: few blocks to send to a worker, and little to copy at a time
+
+
+class DecodedImages:
+    """All pictures of a part as uint8, each in its own size; reads like `Images`.
+
+    Worker processes share the memory: they inherit it where they are forked, and get handles of it where they are not.
+
+    Args:
+        images: the files.
+        prepare: what every picture goes through once, before it is kept.
+        on_progress: called with (done, of how many).
+    """
+
+    def __init__(self, images: Images, prepare: Prepare, on_progress: Progress | None = None) -> None:
+        self.paths, self.targets = images.paths, images.targets
+        self.reasons: dict[int, str] = {}  # why those that are missing could not be read
+        self.sizes = torch.zeros(len(images), 2, dtype=torch.int64)  # height, width; zero where it could not be read
+        self.pieces: list[Tensor] = []  # uint8 (pixels, 3): PIECE pictures each, one after another
+        threads = ThreadPoolExecutor(os.cpu_count())  # decoding leaves Python's lock
+        try:
+            for start in range(0, len(images), PIECE):
+                chosen = range(start, min(start + PIECE, len(images)))
+                pixels = threads.map(lambda index: _decode(images, index, prepare), chosen)
+                self.pieces.append(torch.cat([self._note(index, p) for index, p in zip(chosen, pixels, strict=True)]))
+                if on_progress is not None:
+                    on_progress(chosen.stop, len(images))
+        finally:
+            threads.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
+        areas = self.sizes.prod(1)
+        self.starts = areas.cumsum(0) - areas  # of each picture, in pixels, over all pieces
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def load(self, index: int) -> Image.Image:
+        """The picture as it was prepared."""
+        if index in self.reasons:
+            raise BrokenImage(self.paths[index], self.reasons[index])
+        height, width = self.sizes[index].tolist()
+        start = int(self.starts[index] - self.starts[index - index % PIECE])
+        pixels = self.pieces[index // PIECE][start : start + height * width]
+        return Image.fromarray(pixels.view(height, width, 3).numpy())
+
+    def _note(self, index: int, pixels: Tensor | BrokenImage) -> Tensor:
+        if isinstance(pixels, BrokenImage):
+            self.reasons[index] = pixels.reason
+            return torch.zeros(0, 3, dtype=torch.uint8)
+        self.sizes[index] = torch.tensor(pixels.shape[:2])
+        return pixels.view(-1, 3)
+
+
+def _decode(images: Images, index: int, prepare: Prepare) -> Tensor | BrokenImage:
+    """The pixels (h, w, 3) of a picture, or what is wrong with it."""
+    try:
+        return torch.from_numpy(np.array(prepare(images.load(index))))
+    except BrokenImage as error:
+        return error

@@ -1,0 +1,40 @@
+"""Places365-Standard: lists of the development kit, pictures at 256 pixels or full size.
+
+root/categories_places365.txt, places365_train_standard.txt, places365_val.txt; pictures in data_256_standard or
+data_large_standard (as torchvision names them; data_256 and data_large as the archives do), val_256 or val_large.
+"""
+
+from pathlib import Path
+
+from covpool.data.images import Images, Paths
+from covpool.data.options import Data
+from covpool.data.place import Parts, base, inside, rows
+
+TRAIN_FOLDERS = ("data_256_standard", "data_256", "data_large_standard", "data_large")
+VAL_FOLDERS = ("val_256", "val_large")
+LISTS = ("categories_places365.txt", "places365_train_standard.txt", "places365_val.txt")
+
+
+def parts(root: Path, data: Data) -> Parts:
+    """train and val; the labels of the test part were never given out."""
+    root = base(root, "places365_standard", *LISTS)
+    numbers = {int(number): name for name, number in map(str.split, rows(root / LISTS[0]))}
+    classes = tuple(numbers[i].split("/", 2)[-1] for i in range(len(numbers)))  # "/a/airfield": sorted by first letter
+    return {
+        "train": _images(root / LISTS[1], _first(root, TRAIN_FOLDERS), classes),
+        "val": _images(root / LISTS[2], _first(root, VAL_FOLDERS), classes),
+    }
+
+
+def _first(root: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        if (root / name).is_dir():
+            return root / name
+    raise ValueError(f"{root} must hold one of the folders {', '.join(names)}; {inside(root)}")
+
+
+def _images(listing: Path, folder: Path, classes: tuple[str, ...]) -> Images:
+    listed = [row.rsplit(maxsplit=1) for row in rows(listing)]
+    return Images(
+        Paths(folder / name.lstrip("/") for name, _ in listed), [int(target) for _, target in listed], classes
+    )

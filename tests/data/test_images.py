@@ -1,0 +1,57 @@
+"""A list of pictures and the reading of one of them."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from covpool.data.images import BrokenImage, Images, Paths
+from data import trees
+
+
+def test_paths_are_a_sequence_of_paths() -> None:
+    names = ["a/ä 1.jpg", "b.png", "c/d/e.jpg", "b.png"]
+    paths = Paths(names)
+    assert list(paths) == [Path(name) for name in names] == [*paths[:2], *paths[2:]]
+    assert paths[-1] == Path("b.png") and len(paths) == 4 and paths[::-2] == [Path("b.png"), Path("b.png")]
+    with pytest.raises(IndexError):
+        paths[4]
+    assert list(pickle.loads(pickle.dumps(paths))) == list(paths)
+    assert list(Paths([])) == []
+
+
+def test_a_picture_is_rgb_whatever_the_file(tmp_path: Path) -> None:
+    grey = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    paths = [tmp_path / "grey.png", tmp_path / "alpha.png", tmp_path / "palette.gif"]
+    Image.fromarray(grey).save(paths[0])
+    Image.fromarray(np.dstack([grey, grey, grey, grey])).save(paths[1])
+    Image.fromarray(grey).convert("P").save(paths[2])
+    images = Images(paths, [0, 0, 0], ("one",))
+    for i in range(3):
+        assert np.array_equal(np.asarray(images.load(i)), np.dstack([grey] * 3))
+
+
+@pytest.mark.parametrize("kind", ["truncated jpeg", "truncated png", "text", "empty", "missing", "folder"])
+def test_what_cannot_be_read_is_named_with_its_reason(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / ("picture.png" if kind == "truncated png" else "picture.jpg")
+    if kind.startswith("truncated"):
+        trees.break_picture(trees.picture(path))
+    elif kind == "folder":
+        path.mkdir()
+    elif kind != "missing":
+        path.write_text("no picture" if kind == "text" else "")
+    with pytest.raises(BrokenImage, match=r"picture\..* cannot be read \(.+\): mend .* data.broken") as caught:
+        Images([path], [0], ("one",)).load(0)
+    assert caught.value.path == path and caught.value.reason
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, ValueError) and str(again) == str(caught.value)
+
+
+def test_parts_are_joined_in_order() -> None:
+    one = Images([Path("a")], [0], ("x", "y"), (7,))
+    two = Images(Paths(["b", "c"]), [1, 0], ("x", "y"), (8, 9))
+    both = one + two
+    assert list(both.paths) == [Path("a"), Path("b"), Path("c")]
+    assert (both.targets, both.ids, len(both)) == ([0, 1, 0], (7, 8, 9), 3)

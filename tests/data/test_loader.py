@@ -1,0 +1,62 @@
+"""Workers and the terminal: Ctrl-C ends a loading process and its workers, with one traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from covpool.data.loader import Keys, collate
+from covpool.data.samples import Sample
+from data import trees
+
+PROGRAM = """
+import sys
+from covpool.data.batches import TrainBatches
+from covpool.data.options import Augment, Data
+from covpool.data.sets import open_data
+
+data = Data(root=sys.argv[1], workers=2)
+batches = TrainBatches(open_data(data).train, Augment(size=16), data, batch_size=2)
+for epoch in range(10**6):
+    for batch in batches.epoch(epoch):
+        print(*(worker.pid for worker in batches._source._loader._iterator._workers), flush=True)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_ends_everything_with_one_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(trees.make_folder(tmp_path))]
+    program = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert program.stdout is not None
+    workers = [int(pid) for pid in program.stdout.readline().split()]
+    assert len(workers) == 2 and all(map(alive, workers))
+    os.killpg(program.pid, signal.SIGINT)  # the terminal sends it to all of them
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode != 0 and errors.count("Traceback") == 1 and "KeyboardInterrupt" in errors
+    assert not any(map(alive, workers))
+
+
+def test_keys_are_those_of_the_epoch_that_was_set() -> None:
+    keys = Keys()
+    assert list(keys) == []
+    keys.rows, keys.epoch = [torch.tensor([4, 2]), torch.tensor([1])], 3
+    assert list(keys) == list(keys) == [[(3, 4), (3, 2)], [(3, 1)]]
+
+
+def test_collating_keeps_order_and_reasons() -> None:
+    samples = [Sample(torch.full((3, 2, 2), float(i)), 10 + i, i, "cut off" * (i == 1)) for i in range(3)]
+    x, y, index, reasons = collate(samples)
+    assert x[:, 0, 0, 0].tolist() == [0, 1, 2] and y.tolist() == [10, 11, 12] and index.tolist() == [0, 1, 2]
+    assert reasons == ["", "cut off", ""]
