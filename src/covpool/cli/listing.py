@@ -30,12 +30,22 @@ def list_all(
 
 def _pools() -> Table:
     table = Table(title="Pools: covpool.create_pool(name, in_features, **options)")
-    for heading in ("name", "method", "order", "size", "cost per image"):
+    for heading in ("name", "method and paper", "order", "size", "cost per image"):
         table.add_column(heading, overflow="fold")
     for name in covpool.list_pools():
         info = covpool.pool_info(name)
-        table.add_row(name, info.title, info.order, info.size, info.cost)
+        table.add_row(name, f"{info.title}\n[dim]{_short(info.paper)}[/]", info.order, info.size, info.cost)
     return table
+
+
+def _short(paper: str) -> str:
+    """The first author and the venue.
+
+    >>> _short("Lin et al., Bilinear CNN Models for Fine-grained Visual Recognition, ICCV 2015")
+    'Lin et al., ICCV 2015'
+    """
+    parts = paper.partition(";")[0].split(", ")
+    return f"{parts[0]}, {parts[-1]}"
 
 
 def _blocks() -> Table:
