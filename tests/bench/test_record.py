@@ -35,3 +35,9 @@ def test_the_environment_is_told() -> None:
 def test_a_tree_without_history_can_state_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COVPOOL_COMMIT", "abc1234")
     assert environment(torch.device("cpu"), seed=0)["commit"] == "abc1234"
+
+
+def test_an_error_that_is_no_number_is_written_as_a_word(tmp_path: Path) -> None:
+    failed = Record("mpn", "autograd", (2, 4, 4), "forward", 1.0, 1.0, 1.0, gradient_error=float("nan"))
+    write_records(tmp_path / "records.jsonl", [failed], {})
+    assert json.loads((tmp_path / "records.jsonl").read_text())["gradient_error"] == "nan"

@@ -1,6 +1,7 @@
 """What one measurement says of itself: enough to reproduce it and to judge it."""
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -59,7 +60,14 @@ def write_records(path: Path, records: list[Record], environment: dict[str, Any]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for record in records:
-            file.write(json.dumps({**asdict(record), **environment}) + "\n")
+            file.write(json.dumps(_plain({**asdict(record), **environment}), allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """The same for JSON, which knows no NaN and no infinity: they stand as words."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _commit() -> str:
