@@ -4,10 +4,15 @@ from collections.abc import Callable
 
 import typer
 
-from covpool.cli import bench, convert, demo, doctor, export, listing, show
+from covpool.cli import bench, convert, demo, doctor, evaluate, export, listing, predict, probe, report, show, train
 from covpool.cli.errors import readable_errors
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train.train_command,
+    "eval": evaluate.evaluate_command,
+    "predict": predict.predict_command,
+    "report": report.report,
+    "probe": probe.probe_command,
     "list": listing.list_all,
     "show": show.show,
     "convert": convert.convert,

@@ -1,0 +1,23 @@
+"""`covpool report`: the page on a run, written anew."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from covpool._check import require
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="the folder of a run, finished or not")],
+    device: Annotated[str, typer.Option(help="cpu or cuda; the GPU if there is one")] = "auto",
+) -> None:
+    """Write RUN/report.html: curves, accuracy, mistakes with pictures, spectra, settings, timings, in one file."""
+    require("jinja2", "train")
+    from covpool.train.report import write_report  # seconds, which the other commands need not wait
+
+    console = Console()
+    with console.status("judging the test images"):
+        path = write_report(run, device=device)
+    console.print(f"wrote {path}", markup=False, highlight=False)

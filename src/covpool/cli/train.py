@@ -1,0 +1,87 @@
+"""`covpool train`: a recipe in, checkpoints and a log out."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from covpool._check import require
+from covpool.cli.errors import INTERRUPTED
+from covpool.cli.progress import ProgressBar
+from covpool.train.interrupt import Stopped
+from covpool.train.parse import RECIPE, read_recipe, to_toml
+from covpool.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from covpool.train.loop import Result
+
+# What may differ when a run is resumed: nothing of the result depends on it.
+CHANGEABLE = ("data.root", "data.workers", "devices.", "train.log_every", "train.save_every")
+
+
+def train_command(
+    recipe: Annotated[str, typer.Argument(help="a TOML file, or the name of a recipe of covpool's")] = "",
+    settings: Annotated[list[str] | None, typer.Argument(help="table.key=value, as in optimizer.lr=0.01")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "--run", help="folder of the run, runs/NAME by default; torchrun knows --out only"),
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="the folder of a run to go on with")] = None,
+    report: Annotated[bool, typer.Option(help="write report.html at the end")] = True,
+    dry_run: Annotated[bool, typer.Option(help="print the recipe with every setting, and stop")] = False,
+) -> None:
+    """Train or fine-tune a network: the recipe says all, and settings after it change it.
+
+    Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE ...
+    """
+    if resume is not None:
+        chosen = _resumed(resume, [text for text in (recipe, *(settings or [])) if text])
+    elif recipe:
+        chosen = read_recipe(recipe, settings or [])
+    else:
+        raise ValueError("`covpool train` needs a recipe, or --resume and the folder of a run")
+    if dry_run:
+        typer.echo(to_toml(chosen), nl=False)
+        return
+    require("lightning.fabric", "train")
+    from covpool.train.loop import train  # seconds, which the other commands need not wait
+
+    folder = resume or out or Path("runs", chosen.name)
+    is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+    console = Console(quiet=not is_first)
+    try:
+        with ProgressBar(console) as bar:
+            result = train(chosen, folder, resume=resume is not None, on_event=bar)
+    except Stopped as stopped:
+        console.print(str(stopped), markup=False)
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(_summary(result), markup=False, highlight=False)
+    if report and is_first:
+        _report(folder, console)
+
+
+def _resumed(run: Path, settings: list[str]) -> Recipe:
+    for setting in settings:
+        if not setting.startswith(CHANGEABLE):
+            raise ValueError(
+                f"{setting!r} cannot change in a run that is resumed; only {', '.join(CHANGEABLE)} can: start a new run"
+            )
+    if not (run / RECIPE).is_file():
+        raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
+    return read_recipe(run / RECIPE, settings)
+
+
+def _report(run: Path, console: Console) -> None:
+    require("jinja2", "train")
+    from covpool.train.report import write_report
+
+    with console.status("judging the test images for the report"):
+        path = write_report(run)
+    console.print(f"report: {path}", markup=False, highlight=False)
+
+
+def _summary(result: "Result") -> str:
+    best = f"best top-1 {result.best:.2%} after epoch {result.best_epoch}; " if result.best_epoch else ""
+    return f"{result.epochs} epochs in {result.seconds:.0f} s; {best}everything is in {result.run}"

@@ -1,0 +1,47 @@
+"""The folder of a run: what it holds, and whose turn it is to write there."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import covpool
+from covpool.data.transforms import preprocessing
+from covpool.models.network import Network
+from covpool.train import log, state
+from covpool.train.parse import RECIPE, to_toml
+from covpool.train.recipe import Recipe
+
+LAST, BEST = "last.safetensors", "best.safetensors"
+
+
+def claim(run: Path, recipe: Recipe, *, resume: bool) -> None:
+    """Make the folder for a new run, or check that there is one to resume."""
+    if resume:
+        if not (run / RECIPE).is_file():
+            raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
+        return
+    if (run / state.FILE).exists() or log.read_log(run / log.FILE):
+        raise ValueError(f"{run} holds a run already: go on with `covpool train --resume {run}`, or name another --out")
+    run.mkdir(parents=True, exist_ok=True)
+    (run / RECIPE).write_text(to_toml(recipe))
+
+
+def save_checkpoint(
+    path: Path, network: Network, recipe: Recipe, classes: Sequence[str], about: dict[str, object]
+) -> None:
+    """A checkpoint with all that `covpool predict` and `covpool eval` need.
+
+    Args:
+        path: of the file.
+        network: what is saved.
+        recipe: of the training.
+        classes: names.
+        about: how far the training was, and how good.
+    """
+    covpool.save(
+        network,
+        path,
+        class_names=classes,
+        preprocessing=preprocessing(recipe.augment),
+        recipe_extra={"training": dataclasses.asdict(recipe), **about},
+    )

@@ -1,0 +1,62 @@
+"""The log of a run: one JSON object a line, and the same for TensorBoard."""
+
+import json
+from collections.abc import Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from covpool._check import require
+from covpool.io.atomic import replacing
+
+FILE = "log.jsonl"
+Event = Mapping[str, Any]  # "event" tells what happened, "step" when
+
+
+class Log:
+    """Appends events to the log of a run.
+
+    Args:
+        run: the folder.
+        step: the step that is continued from; lines after it, of a session that died, are removed. None = a new run.
+    """
+
+    def __init__(self, run: Path, step: int | None = None) -> None:
+        self.path = run / FILE
+        lines = [] if step is None else read_log(self.path)
+        kept = [line for line in lines if line["step"] <= (step or 0) and line["event"] != "end"]
+        with replacing(self.path) as partial:
+            partial.write_text("".join(map(_line, kept)))
+        tensorboard = require("torch.utils.tensorboard", "train")
+        self._writer = tensorboard.SummaryWriter(run / "tensorboard", purge_step=(step or 0) + 1)
+
+    def write(self, event: Event) -> None:
+        """One event, on disk when this returns."""
+        with self.path.open("a") as file:
+            file.write(_line(event))
+        for key, value in event.items():
+            if isinstance(value, Real) and not isinstance(value, bool) and key != "step":
+                self._writer.add_scalar(f"{event['event']}/{key}", value, event["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The events in a log, without a last line that was only half written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.jsonl")
+    ...     _ = path.write_text('{"event": "step", "step": 10}\\n{"event": "st')
+    ...     read_log(path)
+    [{'event': 'step', 'step': 10}]
+    """
+    if not path.is_file():
+        return []
+    text = path.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _line(event: Event) -> str:
+    return json.dumps(dict(event)) + "\n"

@@ -1,0 +1,95 @@
+"""Training: from a recipe to a folder with checkpoints and a log."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lightning.fabric import Fabric
+
+from covpool.data.sets import open_data
+from covpool.train import folder, state
+from covpool.train.check import check_recipe
+from covpool.train.devices import is_sharded, make_fabric, reproducible
+from covpool.train.interrupt import StopRequests
+from covpool.train.log import Event
+from covpool.train.pool_init import init_pool_from_data
+from covpool.train.recipe import Recipe
+from covpool.train.session import OnEvent, Session
+from covpool.train.stage import StageTraining
+from covpool.train.stages import parts
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a training."""
+
+    run: Path
+    epochs: int
+    metrics: dict[str, float] = field(default_factory=dict)  # of the last evaluation: loss, top1, top3, top5
+    best: float = -1.0  # top-1 of the best epoch
+    best_epoch: int = 0
+    seconds: float = 0.0
+
+
+def ignore(event: Event) -> None:
+    """For who does not want to be told."""
+
+
+def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent = ignore) -> Result:
+    """Train the network of a recipe, or go on with it.
+
+    Under torchrun every process calls this. In the folder of the run afterwards: recipe.toml (every setting),
+    log.jsonl, tensorboard/, last.safetensors and best.safetensors (checkpoints), state.pt (from which to resume).
+
+    Args:
+        recipe: of `read_recipe`.
+        run: the folder.
+        resume: go on from the state saved there, with the same result as if the run had never stopped.
+        on_event: is told of steps, epochs, broken pictures, in the first process: a dict with "event" and "step".
+
+    Raises:
+        Stopped: by Ctrl-C, after the state was saved.
+    """
+    check_recipe(recipe)
+    fabric = make_fabric(recipe.devices, recipe.train.precision)
+    fabric.launch()
+    _check_strategy(fabric, recipe)
+    _claim(fabric, run, recipe, resume)
+    splits = open_data(recipe.data)
+    session = Session(fabric, recipe, run, splits, on_event)
+    is_saved = resume and (run / state.FILE).is_file()  # killed before its first state was saved, a run begins anew
+    session.begin(state.load_state(run / state.FILE) if is_saved else None)
+    try:
+        with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
+            if not is_saved:
+                init_pool_from_data(session)
+            for part in parts(recipe):
+                if session.progress.epoch < part.end:
+                    StageTraining(session, part, requests).run()
+        progress = session.progress
+        found = {"best": progress.best, "best_epoch": progress.best_epoch, "seconds": progress.seconds}
+        session.emit({"event": "end", "epoch": progress.epoch, **progress.metrics, **found})
+    finally:
+        session.close()
+    return Result(run, progress.epoch, progress.metrics, progress.best, progress.best_epoch, progress.seconds)
+
+
+def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
+    if is_sharded(fabric) and len(recipe.stages) > 1:
+        raise ValueError(
+            "several stages do not go with the strategy fsdp: train them one after another, with init.weights"
+        )
+    if recipe.train.sync_norms and fabric.device.type != "cuda":
+        raise ValueError("`train.sync_norms` works on GPUs only: torch has no such batch norm for the CPU")
+
+
+def _claim(fabric: Fabric, run: Path, recipe: Recipe, resume: bool) -> None:
+    """The first process takes the folder; where it cannot, all give up together."""
+    problem = ""
+    if fabric.is_global_zero:
+        try:
+            folder.claim(run, recipe, resume=resume)
+        except ValueError as error:
+            problem = str(error)
+    problem = fabric.broadcast(problem)
+    if problem:
+        raise ValueError(problem)

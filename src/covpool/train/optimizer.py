@@ -1,0 +1,67 @@
+"""The optimizer a recipe names, on the parameters of a network that learn."""
+
+import torch
+
+from covpool._check import did_you_mean, require
+from covpool.models.network import Network
+from covpool.train.recipe import Optimizer
+
+BASE_LR = "initial_lr"  # of a group: what the schedule multiplies; the name torch's own schedulers use
+
+
+def make_optimizer(network: Network, settings: Optimizer) -> torch.optim.Optimizer:
+    """SGD of torch for "sgd", else an optimizer of timm.
+
+    Args:
+        network: only parameters with requires_grad are taken.
+        settings: of the recipe; the classifier gets a learning rate of its own.
+
+    >>> import covpool
+    >>> network = covpool.attach("torchvision/resnet18", "isqrt", num_classes=3, reduce_to=16)
+    >>> optimizer = make_optimizer(network, Optimizer(lr=0.1, head_factor=5))
+    >>> [(group["name"], group["lr"]) for group in optimizer.param_groups]
+    [('features', 0.1), ('pool', 0.1), ('classifier', 0.5)]
+    """
+    groups = network.parameter_groups(
+        settings.lr,
+        head_factor=settings.head_factor,
+        weight_decay=settings.weight_decay,
+        decay_norms=settings.decay_norms,
+    )
+    if not groups:
+        raise ValueError("nothing is left to learn: `train.freeze` names every part of the network")
+    head = "pool" if network.pool.output == "scores" else "classifier"
+    for group in groups:
+        group[BASE_LR] = group["lr"]
+        if group["name"] == head and settings.head_weight_decay is not None:
+            group["weight_decay"] = settings.head_weight_decay
+    try:
+        return _make(groups, settings)
+    except TypeError as error:
+        raise ValueError(f"`optimizer.options` = {settings.options} does not fit {settings.name!r}: {error}") from error
+
+
+def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Every group at its own learning rate times `factor`."""
+    for group in optimizer.param_groups:
+        group["lr"] = group[BASE_LR] * factor
+
+
+def _make(groups: list[dict[str, object]], settings: Optimizer) -> torch.optim.Optimizer:
+    if settings.name == "sgd":
+        return torch.optim.SGD(
+            groups, settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, **settings.options
+        )
+    library = require("timm.optim", "models")
+    names = library.list_optimizers()
+    if settings.name not in names:
+        raise ValueError(f"timm has no optimizer {settings.name!r}{did_you_mean(settings.name, names)}")
+    made: torch.optim.Optimizer = library.create_optimizer_v2(
+        groups,
+        opt=settings.name,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        momentum=settings.momentum,
+        **settings.options,
+    )
+    return made

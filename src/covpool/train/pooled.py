@@ -1,0 +1,80 @@
+"""Pooled features of pictures and their mirror images, kept on disk: what an SVM is trained on."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from covpool._check import require
+from covpool._files import read_tensors
+from covpool.data.batch import Batch
+from covpool.io.atomic import replacing
+from covpool.models.network import Network
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Pool outputs of unit length."""
+
+    z: Tensor  # (n, d), of the pictures
+    mirrored: Tensor  # (n, d), of their mirror images
+    targets: Tensor  # (n,)
+
+
+@torch.no_grad()
+def pooled(network: Network, batches: Iterable[Batch]) -> Pooled:
+    """The pool's output, before the classifier, of every picture and of its mirror image, at unit length.
+
+    Of a pool that gives scores, its representation is taken.
+    """
+    network.eval()
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    for batch in batches:
+        both = [normalize(_representation(network, x).float()).cpu() for x in (batch.x, batch.x.flip(-1))]
+        parts.append((both[0], both[1], batch.y.cpu()))
+    z, mirrored, targets = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return Pooled(z, mirrored, targets)
+
+
+def _representation(network: Network, x: Tensor) -> Tensor:
+    features = network.forward_features(x)
+    if network.pool.output == "features":
+        return network.forward_pool(features)
+    represent = cast(Callable[..., Tensor], network.pool.representation)
+    return represent(*features) if isinstance(features, tuple) else represent(features)
+
+
+def cached(folder: Path | None, key: dict[str, object], compute: Callable[[], T], kind: type[T]) -> T:
+    """What `compute` gives, from a file of the folder if it was computed before under the same key.
+
+    Args:
+        folder: of the files; None computes in any case.
+        key: all that the result depends on, as JSON.
+        compute: the work.
+        kind: of the result: a dataclass of tensors; from a file they come on the CPU.
+    """
+    if folder is None:
+        return compute()
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
+    path = folder / f"{name}.safetensors"
+    if path.is_file():
+        return kind(**read_tensors(path))
+    made = compute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        require("safetensors.torch", "models").save_file(vars(made), temporary)
+    return made
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

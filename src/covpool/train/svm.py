@@ -1,0 +1,143 @@
+"""One-vs-all linear SVMs of pooled features, the classifier of the paper's fine-grained protocol.
+
+    min over w, b of (|w|^2 + b^2) / 2 + C sum_i max(0, 1 - y_i (w x_i + b))        for every class, y = +1 or -1
+
+With fewer images than features all classes are solved together in the dual on one Gram matrix: a block of images at a
+time is optimised one image after another, for all classes at once, and its effect on the others is one product.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from covpool._check import require
+
+BLOCK = 64  # images optimised between two products with the Gram matrix
+ROWS = 2048  # of the Gram matrix computed at a time
+
+
+@dataclass(frozen=True)
+class LinearSVM:
+    """A linear classifier per class: scores = z weights^T + bias."""
+
+    weights: Tensor  # (classes, d)
+    bias: Tensor  # (classes,)
+
+    def scores(self, z: Tensor) -> Tensor:  # (n, d) -> (n, classes)
+        return z @ self.weights.T + self.bias
+
+    def calibrated(self, z: Tensor, targets: Tensor) -> "LinearSVM":
+        """The same, each class rescaled so that the medians of its positive and negative scores on z are 1 and 0.
+
+        A class whose medians do not lie in this order is left as it is.
+        """
+        scores = self.scores(z)
+        slopes, offsets = [], []
+        for label, column in enumerate(scores.T):
+            positive = targets == label
+            high, low = column[positive].median(), column[~positive].median()
+            usable = high > low
+            slope = torch.where(usable, 1 / (high - low), 1.0)
+            slopes.append(slope)
+            offsets.append(torch.where(usable, -low * slope, 0.0))
+        slope = torch.stack(slopes)
+        return LinearSVM(self.weights * slope[:, None], self.bias * slope + torch.stack(offsets))
+
+
+def fit_svm(
+    z: Tensor,  # (n, d)
+    targets: Tensor,  # (n,)
+    *,
+    c: float = 1.0,
+    tolerance: float = 1e-3,
+    max_epochs: int = 1000,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> LinearSVM:
+    """Train one SVM per class (hinge loss, bias penalised like the weights).
+
+    Args:
+        z: features, by protocol of unit length.
+        targets: classes 0 ... k - 1, each present.
+        c: the price of a violated margin.
+        tolerance: relative duality gap at which a class counts as solved (liblinear's own measure where n >= d).
+        max_epochs: passes over the images.
+        on_epoch: called with the number of passes and the largest gap.
+
+    >>> z = torch.tensor([[2.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    >>> fit_svm(z, torch.tensor([0, 1, 0])).scores(z).argmax(1).tolist()
+    [0, 1, 0]
+    """
+    classes = int(targets.max()) + 1
+    if missing := sorted(set(range(classes)) - set(targets.tolist())):
+        raise ValueError(f"every class needs an image to train an SVM; there is none of {missing[:10]}")
+    if classes < 2:
+        raise ValueError("an SVM needs two classes or more; there is one")
+    if z.shape[0] >= z.shape[1]:
+        return _by_liblinear(z, targets, c, tolerance, max_epochs)
+    signs = torch.where(targets[:, None] == torch.arange(classes), 1.0, -1.0).to(z.dtype)
+    gram = torch.cat([rows @ z.T for rows in z.split(ROWS)]).add_(1.0)  # + 1: the bias as a constant feature
+    beta = _solve_dual(gram, signs, c, tolerance, max_epochs, on_epoch)
+    return LinearSVM(beta.T @ z, beta.sum(0))
+
+
+def _solve_dual(
+    gram: Tensor, signs: Tensor, c: float, tolerance: float, max_epochs: int,
+    on_epoch: Callable[[int, float], None] | None,
+) -> Tensor:  # fmt: skip
+    """beta = alpha y (n, classes) of the dual, by block coordinate ascent."""
+    n = gram.shape[0]
+    alpha, beta = torch.zeros_like(signs), torch.zeros_like(signs)
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.zeros_like(signs)
+    for epoch in range(1, max_epochs + 1):
+        for block in torch.randperm(n, generator=generator).split(BLOCK):
+            change = _ascend(gram[block][:, block], signs[block], alpha, block, outputs[block], c)
+            if change.any():
+                beta[block] += change
+                outputs += gram[:, block] @ change
+        gap = _largest_gap(alpha, beta, outputs, signs, c)
+        if on_epoch is not None:
+            on_epoch(epoch, gap)
+        if gap <= tolerance:
+            break
+    return beta
+
+
+def _ascend(gram: Tensor, signs: Tensor, alpha: Tensor, block: Tensor, outputs: Tensor, c: float) -> Tensor:
+    """Optimise the images of a block one after another, each for all classes; returns the change of their beta."""
+    changes = torch.zeros_like(signs)
+    for j, i in enumerate(block.tolist()):
+        step = (1 - signs[j] * outputs[j]) / gram[j, j]
+        updated = (alpha[i] + step).clamp_(0, c)
+        changes[j] = (updated - alpha[i]) * signs[j]
+        alpha[i] = updated
+        outputs[j + 1 :] += gram[j + 1 :, j, None] * changes[j]
+    return changes
+
+
+def _largest_gap(alpha: Tensor, beta: Tensor, outputs: Tensor, signs: Tensor, c: float) -> float:
+    """The largest duality gap of a class, relative to its primal objective."""
+    quadratic = (beta * outputs).sum(0)
+    primal = quadratic / 2 + c * (1 - signs * outputs).clamp(min=0).sum(0)
+    dual = alpha.sum(0) - quadratic / 2
+    return float(((primal - dual) / primal).max())
+
+
+def _by_liblinear(z: Tensor, targets: Tensor, c: float, tolerance: float, max_epochs: int) -> LinearSVM:
+    """scikit-learn's solver, on the features themselves: right for more images than features."""
+    svm = require("sklearn.svm", "train").LinearSVC(
+        C=c, loss="hinge", tol=tolerance, max_iter=max_epochs, random_state=0
+    )
+    weights, bias = [], []
+    for labels in _one_against_all(targets):
+        svm.fit(z.numpy(), labels.numpy())
+        weights.append(torch.from_numpy(svm.coef_[0]))
+        bias.append(float(svm.intercept_[0]))
+    return LinearSVM(torch.stack(weights).to(z.dtype), torch.tensor(bias, dtype=z.dtype))
+
+
+def _one_against_all(targets: Tensor) -> Iterator[Tensor]:
+    for label in range(int(targets.max()) + 1):
+        yield (targets == label).long()

@@ -1,0 +1,83 @@
+"""`covpool eval` and `covpool predict` as a user types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import covpool
+from cli.runner import refused, run
+from covpool.data.options import Augment, Data
+from covpool.data.transforms import preprocessing
+from data.trees import break_picture, make_folder
+
+CLASSES = ["class0", "class1", "class2"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_folder(tmp_path / "data", classes=3, per_class=4)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, root: Path) -> Path:
+    torch.manual_seed(0)
+    network = covpool.attach("test_resnet", "isqrt", 3, reduce_to=8)
+    network(torch.randn(8, 3, 32, 32))
+    path = tmp_path / "model.safetensors"
+    recipe = {"training": {"data": vars(Data(root=str(root)))}}
+    prepared = preprocessing(Augment(size=32, resize=(36,)))
+    covpool.save(network, path, class_names=CLASSES, preprocessing=prepared, recipe_extra=recipe)
+    return path
+
+
+def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    result = run("eval", checkpoint, "--data", root, "--workers", 0, "--device", "cpu", "--flip", "--json", out)
+    assert result.exit_code == 0, result.output
+    assert "top-1" in result.output and "worst classes" in result.output and "12 images" in result.output
+    found = json.loads(out.read_text())
+    assert found["images"] == 12 and set(found["by_class"]) == set(CLASSES)
+    assert f"{found['top1']:.2%}" in result.output
+
+
+def test_the_data_of_the_recipe_is_taken_by_default(checkpoint: Path) -> None:
+    result = run("eval", checkpoint, checkpoint, "--workers", 0, "--device", "cpu", "--crops", 10)
+    assert result.exit_code == 0 and "12 images" in result.output
+
+
+def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    assert "no folder" in refused("eval", checkpoint, "--data", tmp_path / "none")
+    assert "--crops must be 1 or 10" in refused("eval", checkpoint, "--crops", 5)
+    assert "softmax or svm" in refused("eval", checkpoint, "--classifier", "forest")
+    assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
+    assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
+    assert "only inat2018" in refused("eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv")
+
+
+def test_predictions_as_table_and_json(checkpoint: Path, root: Path) -> None:
+    pictures = sorted((root / "test" / "class1").iterdir())
+    table = run("predict", checkpoint, pictures[0], "--top", 2, "--device", "cpu")
+    assert table.exit_code == 0 and "%" in table.output
+    result = run("predict", checkpoint, root / "test" / "class1", "--json", "--device", "cpu")
+    lines = [json.loads(line) for line in result.output.splitlines()]
+    assert [line["picture"] for line in lines] == [str(path) for path in pictures]
+    for line in lines:
+        values = [entry["probability"] for entry in line["classes"]]
+        assert sum(values) == pytest.approx(1, abs=1e-5) and values == sorted(values, reverse=True)
+
+
+def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path, root: Path) -> None:
+    pictures = sorted((root / "test" / "class1").iterdir())
+    break_picture(pictures[1])
+    result = run("predict", checkpoint, *pictures, "--json", "--device", "cpu")
+    lines = [json.loads(line) for line in result.output.splitlines()]
+    assert result.exit_code == 1 and len(lines) == len(pictures)
+    assert "error" in lines[1] and lines[0]["classes"] and lines[2]["classes"]
+
+
+def test_nothing_to_predict(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "no pictures" in refused("predict", checkpoint, tmp_path / "empty")
+    assert "no file" in refused("predict", checkpoint, tmp_path / "none.jpg")

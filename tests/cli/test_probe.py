@@ -1,0 +1,47 @@
+"""`covpool probe` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.runner import refused, run
+from train.tiny import make_tree
+
+SETTINGS = (
+    *("backbone=test_resnet", "reduce_to=8", "augment.size=32", "augment.resize=[32]", "data.workers=0"),
+    *("epochs=1", "batch_size=12", "seeds=[0,1]", "lr=[0.1]", "extend_lr=0"),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_tree(tmp_path / "data", train=8)
+
+
+def test_a_table_a_record_a_plot_and_no_work_twice(root: Path, tmp_path: Path) -> None:
+    record, plot, markdown = (tmp_path / name for name in ("out/probe.jsonl", "probe.png", "probe.md"))
+    files = ("--json", record, "--plot", plot, "--markdown", markdown, "--device", "cpu")
+    result = run("probe", "--data", root, *SETTINGS, "pools=[avg,isqrt:iterations=3,lrbp:bottleneck=99]", *files)
+    assert result.exit_code == 0, result.output
+    assert "not distinguishable from the best" in result.output and "failed" in result.output
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [(line["pool"], line["seed"]) for line in lines[:4]] == [
+        *[("avg", 0), ("avg", 1), ("isqrt:iterations=3", 0), ("isqrt:iterations=3", 1)],
+    ]
+    assert all(line["failed"] for line in lines[4:])
+    assert all(line["suite"] == "probe" and line["commit"] and line["torch"] and line["device"] for line in lines)
+    assert lines[0]["costs"]["ms_per_batch"] > 0 and lines[0]["costs"]["peak_mib"] is None
+    mean = (lines[0]["top1"] + lines[1]["top1"]) / 2
+    assert f"| avg | {100 * mean:.1f} (" in markdown.read_text()
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    again = run("probe", "--data", f"folder:{root}", *SETTINGS, "pools=avg", *files)
+    assert again.exit_code == 0 and "2 of 2 results were in the file already" in again.output
+    assert len(record.read_text().splitlines()) == len(lines)
+
+
+def test_mistakes(root: Path, tmp_path: Path) -> None:
+    assert "no backbone" in refused("probe", "--data", root)
+    assert "did you mean 'isqrt'" in refused("probe", "--data", root, "backbone=test_resnet", "pools=isqr")
+    assert "no folder" in refused("probe", "--data", tmp_path / "none", "backbone=test_resnet")
+    assert "key=value" in refused("probe", "--data", root, "isqrt")

@@ -1,0 +1,29 @@
+import io
+
+from rich.console import Console
+
+from covpool.cli.progress import ProgressBar
+
+
+def test_what_is_said() -> None:
+    screen = io.StringIO()
+    with ProgressBar(Console(file=screen, width=160)) as bar:
+        bar({"event": "stage", "step": 0, "total_steps": 20, "notes": ["the backbone from file.pth"]})
+        bar({"event": "caching", "step": 0, "done": 3, "count": 3})
+        bar({"event": "tick", "step": 10, "epoch": 1})
+        speeds = {"images_per_s": 100.0, "compute_images_per_s": 900.0}
+        bar({"event": "step", "step": 10, "epoch": 1, "loss": 1.5, "accuracy": 0.25, **speeds})
+        bar({"event": "broken", "step": 10, "part": "train", "path": "a/[b].jpg"})
+        learnt = {"train_loss": 1.4, "train_top1": 0.3}
+        bar({"event": "epoch", "step": 10, "epoch": 1, **learnt, "top1": 0.5, "top3": 1.0, "seconds": 2.0})
+        bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
+    said = screen.getvalue()
+    for words in (
+        "the backbone from file.pth",
+        "10/20",
+        "loss 1.500  accuracy 25.0%  100 images/s (waits for images: 900 without)",
+        "cannot be read and is left out: a/[b].jpg",
+        "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  2 s",
+        "epoch 2: loss 1.4000  accuracy 30.00%  test: not judged",
+    ):
+        assert words in said, words

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from cli.runner import refused, run
+from covpool.train.folder import claim
+from train.tiny import make_tree, tiny_recipe
+
+
+def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
+    claim(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)), resume=False)
+    result = run("report", tmp_path / "run", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "report.html" in result.output
+    assert "there is no checkpoint" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    assert "is not the folder of a run: it has no recipe.toml" in refused("report", tmp_path)

@@ -1,0 +1,48 @@
+"""`covpool train` as a shell runs it."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cli.runner import refused, run
+from covpool.train.parse import read_recipe, to_toml
+from train.tiny import make_tree, tiny_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(to_toml(tiny_recipe(make_tree(tmp_path / "tree"), train={"epochs": 1})))
+    return path
+
+
+def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = run("train", recipe, "optimizer.lr=0.02", "--run", folder)
+    assert result.exit_code == 0, result.output
+    assert "epoch 1: loss" in result.stdout and "top-1" in result.stdout and f"is in {folder}" in result.stdout
+    assert f"report: {folder / 'report.html'}" in result.stdout and (folder / "report.html").is_file()
+    assert read_recipe(folder / "recipe.toml").optimizer.lr == 0.02
+    assert "holds a run already" in refused("train", recipe, "--out", folder)
+    again = run("train", "--resume", folder, "data.workers=0", "--no-report")
+    assert again.exit_code == 0 and "best top-1" in again.stdout
+    assert "cannot change in a run that is resumed" in refused("train", "--resume", folder, "optimizer.lr=1")
+
+
+def test_a_dry_run_prints_every_setting(recipe: Path, tmp_path: Path) -> None:
+    result = run("train", recipe, "train.epochs=7", "--dry-run", "--run", tmp_path / "run")
+    assert tomllib.loads(result.stdout)["train"]["epochs"] == 7 and not (tmp_path / "run").exists()
+
+
+def test_runs_have_the_name_of_their_recipe(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", recipe, "name=mine", "--no-report").exit_code == 0
+    assert (tmp_path / "runs" / "mine" / "best.safetensors").is_file()
+
+
+def test_mistakes_are_one_line(recipe: Path, tmp_path: Path) -> None:
+    assert "needs a recipe" in refused("train")
+    assert "did you mean 'optimizer'" in refused("train", recipe, "optimiser.lr=1")
+    assert "`data.root`" in refused("train", recipe, "data.root=/no/such", "--run", tmp_path / "run")
+    assert "not the folder of a run" in refused("train", "--resume", tmp_path)

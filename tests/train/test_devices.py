@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from covpool.train.devices import make_fabric, reproducible
+from covpool.train.recipe import Devices
+
+
+def test_precision() -> None:
+    fabric = make_fabric(Devices(accelerator="cpu"), "bf16")
+    with fabric.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("said", ["", "two", "0,x"])
+def test_devices_that_are_none(said: str) -> None:
+    with pytest.raises(ValueError, match=r"`devices.devices` must be"):
+        make_fabric(Devices(devices=said), "32")
+
+
+def test_unknown_strategy() -> None:
+    with pytest.raises(ValueError, match="did you mean 'fsdp'"):
+        make_fabric(Devices(strategy="fsd"), "32")
+
+
+def test_flags_of_torch_come_back() -> None:
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    with reproducible(True):
+        assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
+    assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from covpool.train.log import Log, read_log
+
+
+def write(log: Log, *steps: int) -> None:
+    for step in steps:
+        log.write({"event": "step", "step": step, "loss": step / 10, "note": "text"})
+    log.close()
+
+
+def test_lines_after_the_resumed_step_go(tmp_path: Path) -> None:
+    write(Log(tmp_path), 2, 4, 6)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"event": "step", "st')  # killed while writing
+    write(Log(tmp_path, step=4), 6, 8)
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [2, 4, 6, 8]
+
+
+def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
+    write(Log(tmp_path), 2)
+    write(Log(tmp_path), 3)
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [3]
+
+
+def test_the_end_is_written_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        log = Log(tmp_path, step=9)
+        log.write({"event": "end", "step": 9})
+        log.close()
+    assert len(read_log(tmp_path / "log.jsonl")) == 1
+
+
+def test_tensorboard_shows_each_step_once(tmp_path: Path) -> None:
+    write(Log(tmp_path), 2, 4, 6)
+    write(Log(tmp_path, step=4), 6, 8)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["step/loss"]
+    shown = [(event.step, round(event.value, 3)) for event in events.Scalars("step/loss")]
+    assert shown == [(2, 0.2), (4, 0.4), (6, 0.6), (8, 0.8)]

@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+
+from covpool.data.options import Augment, Data
+from covpool.train.check import check_recipe
+from covpool.train.parse import read_recipe, to_toml
+from covpool.train.recipe import Init, Model, Optimizer, Pool, Recipe, Schedule, Stage, Train
+
+TEXT = """
+about = "a quote \\" and a line\\nbreak"
+[model]
+backbone = "resnet18"
+[pool]
+name = "isqrt"
+iterations = 3
+reduce_to = [64, 32]
+[schedule]
+name = "log"
+end = 1e-4
+[[stages]]
+epochs = 3
+freeze = ["features"]
+[[stages]]
+epochs = 5
+lr = 0.01
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_tables_become_classes(path: Path) -> None:
+    assert read_recipe(path) == Recipe(
+        name="mine",
+        about='a quote " and a line\nbreak',
+        model=Model(backbone="resnet18"),
+        pool=Pool(name="isqrt", options={"iterations": 3, "reduce_to": [64, 32]}),
+        schedule=Schedule(name="log", end=1e-4),
+        stages=(Stage(epochs=3, freeze=("features",)), Stage(epochs=5, lr=0.01)),
+    )
+
+
+def test_settings_of_the_command_line(path: Path) -> None:
+    recipe = read_recipe(
+        path,
+        [
+            "name=other",
+            "optimizer.lr = 1",
+            "optimizer.options.betas=[0.9, 0.99]",
+            "train.precision=bf16",
+            "train.channels_last=true",
+            "augment.resize=[512, 512]",
+            "data.root=/a=b/c d",
+            "model.backbone=1000",
+            "pool.iterations=5",
+            "pool.normalize=epn",
+            "stages.1.epochs=7",
+            "evaluate.crops=10",
+            'train.freeze=["features.body.layer1"]',
+        ],
+    )
+    assert recipe.name == "other" and recipe.model.backbone == "1000"
+    assert recipe.optimizer == Optimizer(lr=1.0, options={"betas": [0.9, 0.99]})
+    assert recipe.train == Train(precision="bf16", channels_last=True, freeze=("features.body.layer1",))
+    assert recipe.augment == Augment(resize=(512, 512)) and recipe.data == Data(root="/a=b/c d")
+    assert recipe.pool.options == {"iterations": 5, "reduce_to": [64, 32], "normalize": "epn"}
+    assert recipe.stages[1] == Stage(epochs=7, lr=0.01) and recipe.evaluate.crops == 10
+
+
+@pytest.mark.parametrize(
+    ("setting", "error", "said"),
+    [
+        ("optimiser.lr=1", ValueError, "no setting `optimiser` (did you mean 'optimizer'?)"),
+        ("optimizer.learning=1", ValueError, "no setting `optimizer.learning`"),
+        ("optimizer.lr=fast", TypeError, "`optimizer.lr` must be a number; got 'fast' (str)"),
+        ("train.epochs=1.5", TypeError, "`train.epochs` must be a whole number; got 1.5 (float)"),
+        ("train.epochs=true", TypeError, "`train.epochs` must be a whole number; got True (bool)"),
+        ("train.compile=1", TypeError, "`train.compile` must be true or false; got 1"),
+        ("train.precision=bf17", ValueError, "did you mean 'bf16'?"),
+        ("evaluate.crops=5", ValueError, "`evaluate.crops` must be one of [1, 10]; got 5"),
+        ("augment.scale=[0.1]", ValueError, "`augment.scale` must be a list of 2; got [0.1]"),
+        ("augment.scale=[0.1, a]", TypeError, "`augment.scale` must be a list; got '[0.1, a]' (str)"),
+        ("schedule.milestones=30", TypeError, "`schedule.milestones` must be a list; got 30 (int)"),
+        ("train=3", TypeError, "`train` must be a table of settings; got '3'"),
+        ("train.epochs.more=3", TypeError, "`train.epochs` must be a whole number"),
+        ("epochs", ValueError, "table.key=value"),
+        ("stages.2.epochs=1", ValueError, "there is no element '2'"),
+        ("train.epochs=0", ValueError, "`train.epochs` must be a positive integer; got 0"),
+        ("stages.0.epochs=0", ValueError, "`stages[0].epochs` must be a positive integer"),
+        ("train.ema=1", ValueError, "`train.ema` must be in [0, 1); got 1.0"),
+        ("optimizer.lr=-1", ValueError, "`optimizer.lr` must be zero or more; got -1.0"),
+        ("optimizer.lr=nan", ValueError, "`optimizer.lr` must be zero or more; got nan"),
+        ("schedule.end=0", ValueError, "`schedule.end` must be more than zero"),
+        ("model.name=resnet50_isqrt_32k", ValueError, "choose one"),
+        ("model.backbone=", ValueError, "no network is named"),
+    ],
+)
+def test_mistakes_are_named(path: Path, setting: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as raised:
+        read_recipe(path, [setting])
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"schedule": Schedule(milestones=(3, 2))}, "must be increasing"),
+        ({"init": Init(weights="a.pth", pretrained=True)}, "both give weights"),
+        ({"model": Model(name="resnet50"), "init": Init(pretrained=True)}, "give the weights of resnet50 as a file"),
+    ],
+)
+def test_settings_that_do_not_go_together(values: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_recipe(Recipe(**{"model": Model(backbone="resnet18"), **values}))  # type: ignore[arg-type]
+
+
+def test_a_written_recipe_reads_back_to_the_same(path: Path, tmp_path: Path) -> None:
+    recipe = read_recipe(path, ["optimizer.options.betas=[0.9, 0.99]", "augment.pca_noise=0.1", "data.root=ü\\x"])
+    (tmp_path / "again.toml").write_text(to_toml(recipe))
+    assert read_recipe(tmp_path / "again.toml") == recipe
+    assert "iterations = 3" in to_toml(recipe)
+
+
+def test_names_and_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no recipe named 'finetun' .did you mean 'finetune'"):
+        read_recipe("finetun")
+    with pytest.raises(FileNotFoundError, match=r"there is no recipe 'no/such.toml'"):
+        read_recipe("no/such.toml")
+    (tmp_path / "broken.toml").write_text("[data\n")
+    with pytest.raises(ValueError, match=r"broken.toml is not TOML"):
+        read_recipe(tmp_path / "broken.toml")

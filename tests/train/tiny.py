@@ -1,0 +1,69 @@
+"""A training that takes seconds: a folder of small noisy pictures, and a recipe with a tiny network."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from covpool.data.options import Augment, Data
+from covpool.train.log import read_log
+from covpool.train.recipe import Devices, Evaluate, Model, Optimizer, Pool, Recipe, Train
+
+CLASSES = ("blue", "green", "red")
+TIMES = ("images_per_s", "compute_images_per_s", "seconds", "waited", "evaluation_seconds")
+
+
+def make_tree(root: Path, *, train: int = 16, test: int = 4, size: int = 36) -> Path:
+    """root/train and root/test, a folder of noisy pictures of one tint per class."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", train), ("test", test)):
+        for channel, name in enumerate(CLASSES):
+            folder = root / part / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 180, (size, size, 3))
+                pixels[..., channel] += 20
+                Image.fromarray(pixels.astype("uint8")).save(folder / f"{i}.png")
+    return root
+
+
+def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
+    """A recipe for `make_tree`; keywords change settings of its tables."""
+    recipe = Recipe(
+        name="tiny",
+        data=Data(root=str(root), workers=0),
+        augment=Augment(size=32, resize=(32,)),
+        model=Model(backbone="test_resnet"),
+        pool=Pool(options={"reduce_to": 8}),
+        optimizer=Optimizer(lr=0.05),
+        train=Train(epochs=2, batch_size=12, log_every=2),
+        evaluate=Evaluate(batch_size=6),
+        devices=Devices(accelerator="cpu"),
+    )
+    for name, values in tables.items():
+        recipe = replace(recipe, **{name: replace(getattr(recipe, name), **values)})
+    return recipe
+
+
+def untimed_log(run: Path) -> list[dict[str, Any]]:
+    """The log without what depends on the machine's mood."""
+    return [{k: v for k, v in event.items() if k not in TIMES} for event in read_log(run / "log.jsonl")]
+
+
+def start(*arguments: object, program: tuple[str, ...] = (), **environment: str) -> "subprocess.Popen[str]":
+    """The command line in a process of its own; `program` may put torchrun before it."""
+    command = [sys.executable, "-m", *(program or ("covpool",)), *map(str, arguments)]
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=known)
+
+
+def finish(process: "subprocess.Popen[str]", seconds: float = 120) -> str:
+    """What it printed, after it ended well."""
+    output, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, output
+    return output
