@@ -1,4 +1,4 @@
-"""Reading a report as a browser would: its sections, the text in them, and whatever it points to."""
+"""A run with its report, and the reading of one: its sections, the text in them, and whatever it points to."""
 
 import os
 import re
@@ -7,9 +7,26 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+from covpool.train.loop import train
+from covpool.train.report import write_report
+from data.trees import break_picture
+from train.tiny import make_tree, tiny_recipe
+
+SECTIONS = ("curves", "result", "mistakes", "spectra", "functions", "settings", "timings", "broken")
 VOID = {"meta", "link", "img", "br", "path", "use", "line", "input"}
 POINTERS = ("src", "href", "xlink:href", "action", "poster", "srcset", "data")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def reported_run(folder: Path) -> Path:
+    """A tiny run with a broken picture and a class whose name needs care in HTML; its report is written."""
+    root = make_tree(folder / "tree")
+    for part in ("train", "test"):
+        (root / part / "red").rename(root / part / "red & <b>hot")
+    break_picture(root / "train" / "blue" / "3.png")
+    train(tiny_recipe(root, data={"broken": "skip"}, train={"epochs": 2, "log_every": 1}), folder / "run")
+    write_report(folder / "run")
+    return folder / "run"
 
 
 class Page(HTMLParser):

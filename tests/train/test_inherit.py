@@ -50,10 +50,10 @@ def test_a_table_that_names_something_starts_anew(folder: Path) -> None:
     high = write(
         folder,
         "high",
-        'base = "low.toml"\nstages = []\nmodel.name = "resnet18_bcnn"\npool.name = "bcnn"\nschedule.name = "cosine"',
+        'base = "low.toml"\nstages = []\nmodel.name = "resnet18_cov_8k"\npool.name = "bcnn"\nschedule.name = "cosine"',
     )
     tables = read_tables(high)
-    assert tables["model"] == {"name": "resnet18_bcnn"}
+    assert tables["model"] == {"name": "resnet18_cov_8k"}
     assert tables["pool"] == {"name": "bcnn"} and tables["schedule"] == {"name": "cosine"}
     assert tables["stages"] == [] and tables["train"] == {"epochs": 5, "batch_size": 8}
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from covpool.train.log import Log, read_log
@@ -41,3 +42,14 @@ def test_tensorboard_shows_each_step_once(tmp_path: Path) -> None:
     assert events.Tags()["scalars"] == ["step/loss"]
     shown = [(event.step, round(event.value, 3)) for event in events.Scalars("step/loss")]
     assert shown == [(2, 0.2), (4, 0.4), (6, 0.6), (8, 0.8)]
+
+
+def test_without_tensorboard_the_lines_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    log = Log(tmp_path)
+    log.write({"event": "step", "step": 1, "loss": 0.5})
+    log.close()
+    assert read_log(tmp_path / "log.jsonl") == [{"event": "step", "step": 1, "loss": 0.5}]
+    assert "tensorboard is not installed" in caplog.text and not (tmp_path / "tensorboard").exists()

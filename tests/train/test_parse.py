@@ -119,6 +119,17 @@ def test_settings_that_do_not_go_together(values: dict[str, object], said: str) 
         check_recipe(Recipe(**{"model": Model(backbone="resnet18"), **values}))  # type: ignore[arg-type]
 
 
+def test_the_pool_of_a_named_network(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('model.name = "resnet18_mpn_32k"\npool.alpha = 0.7')
+    assert read_recipe(mine).pool == Pool(name="mpn", options={"alpha": 0.7})
+    assert read_recipe(mine, ["pool.name=mpn", "model.name=alexnet_mpn_8k"]).pool.name == "mpn"
+    with pytest.raises(ValueError, match=r"'resnet18_mpn_32k' has the pool 'mpn'; got `pool.name` = 'bcnn'"):
+        read_recipe(mine, ["pool.name=bcnn"])
+    with pytest.raises(ValueError, match="did you mean 'resnet18_mpn_32k'"):
+        read_recipe(mine, ["model.name=resnet18_mpn_33k"])
+
+
 def test_a_written_recipe_reads_back_to_the_same(path: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path, ["optimizer.options.betas=[0.9, 0.99]", "augment.pca_noise=0.1", "data.root=ü\\x"])
     (tmp_path / "again.toml").write_text(to_toml(recipe))

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from covpool.train.recipe import Init
 from covpool.train.schedule import lr_factor
 from covpool.train.shelf import list_recipes, list_sets
 from covpool.train.stages import parts
+from covpool.train.sweep_axes import grid, read_axes
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 FOLDERS = ("finetune", "pack-", "demo")  # begin so: pictures of one's own
@@ -155,6 +157,21 @@ def test_b_cnn_learns_in_two_stages() -> None:
         settings = part.recipe.optimizer
         assert (settings.lr, settings.head_factor, settings.weight_decay) == (1e-3, 1000, 5e-4)
         assert settings.head_weight_decay == 0
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name.startswith("ablation-")])
+def test_the_grid_that_an_ablation_names_can_be_swept(name: str) -> None:
+    recipe = read_recipe(name)
+    command = recipe.about.split("covpool sweep ")[1].partition(". ")[0]
+    named, *settings = shlex.split(command)
+    axes, fixed = read_axes(settings)
+    assert named == name and axes and not fixed
+    made = [read_recipe(name, [f"{key}={value}" for key, value in point.items()]) for point in grid(axes)]
+    assert len({repr((one.model, one.pool)) for one in made}) == len(made)
+    for one in made:
+        assert one.model.name in covpool.list_models()
+        pool_options = {k: None if v == "none" else v for k, v in one.pool.options.items()}
+        covpool.create_pool(one.pool.name, 16, **pool_options)
 
 
 def test_inaturalist_with_and_without_validation() -> None:

@@ -1,10 +1,8 @@
-"""The report of a run: read as HTML, compared with the log, and opened in a real browser."""
+"""The report of a run: read as HTML, compared with the log, and with parts missing."""
 
-import json
 import re
 import shutil
 import sys
-from html import escape, unescape
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +18,19 @@ from covpool.diagnostics import Spectra
 from covpool.train.intervals import wilson
 from covpool.train.judge import judge
 from covpool.train.log import read_log
-from covpool.train.loop import train
 from covpool.train.report import write_report
 from covpool.train.report.eigenplots import Summary, function_plots, spectrum_plots, summarize
 from covpool.train.report.findings import Answers
 from covpool.train.report.history import History, Series
 from covpool.train.report.mistakes import find_mistakes
-from data.trees import break_picture
-from train.pages import Page, browse, find_browser, outside
-from train.tiny import make_tree, tiny_recipe
+from train.pages import SECTIONS, Page, outside, reported_run
 
-SECTIONS = ("curves", "result", "mistakes", "spectra", "functions", "settings", "timings", "broken")
 MISSING = "This part is missing"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a broken picture and a class whose name needs care in HTML; its report is written."""
-    root = make_tree(tmp_path_factory.mktemp("images") / "tree")
-    for part in ("train", "test"):
-        (root / part / "red").rename(root / part / "red & <b>hot")
-    break_picture(root / "train" / "blue" / "3.png")
-    recipe = tiny_recipe(root, data={"broken": "skip"}, train={"epochs": 2, "log_every": 1})
-    run = tmp_path_factory.mktemp("runs") / "run"
-    train(recipe, run)
-    write_report(run)
-    return run
+    return reported_run(tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture
@@ -263,54 +248,3 @@ def _change(run: Path, old: str, new: str) -> None:
     text = (run / "recipe.toml").read_text()
     assert old in text
     (run / "recipe.toml").write_text(text.replace(old, new))
-
-
-BROWSER = find_browser()
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on the path, and CHROMIUM names none")
-
-
-# A frame of any width around the page, as narrow as a phone where a browser's own window cannot be, and what is in it.
-FRAME = """<iframe srcdoc="{page}" style="width:{width}px;height:800px"></iframe><script>
-document.querySelector("iframe").addEventListener("load", event => {{
-  const page = event.target.contentDocument, size = element => element.getBoundingClientRect()
-  document.body.dataset.found = JSON.stringify({{
-    wide: page.documentElement.scrollWidth,
-    sections: [...page.querySelectorAll("section")].filter(s => size(s).height > 60).map(s => s.id),
-    plots: [...page.querySelectorAll("figure svg")].map(s => [size(s).width, size(s).height]),
-    inside: [...page.querySelectorAll("figure, .pair, .tiles div")].every(e => size(e).right <= {width}),
-    pictures: [...page.images].map(i => i.complete && i.naturalWidth > 0),
-    loaded: event.target.contentWindow.performance.getEntriesByType("resource").map(r => r.name.slice(0, 40)),
-  }})
-}})</script>"""
-
-
-@in_a_browser
-@pytest.mark.parametrize("width", [1280, 768, 360], ids=["desktop", "tablet", "phone"])
-def test_a_browser_shows_it_all(finished: Path, tmp_path: Path, width: int) -> None:
-    html = (finished / "report.html").read_text()
-    (tmp_path / "frame.html").write_text(FRAME.format(page=escape(html), width=width))
-    assert BROWSER is not None
-    done = browse(BROWSER, tmp_path / "frame.html", "--dump-dom", "--window-size=1400,900")
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = json.loads(unescape(re.search(r'data-found="([^"]*)"', done.stdout)[1]))
-    assert found["sections"] == list(SECTIONS)
-    assert found["wide"] <= width and found["inside"], "nothing sticks out to the side"
-    assert (
-        len(found["plots"]) == 9 and min(w for w, _ in found["plots"]) > 250 and min(h for _, h in found["plots"]) > 140
-    )
-    assert found["pictures"] and all(found["pictures"])
-    assert all(name.startswith("data:") for name in found["loaded"])
-
-
-@in_a_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_paints_it_in_light_and_dark(finished: Path, tmp_path: Path, scheme: str) -> None:
-    assert BROWSER is not None
-    shutil.copy(finished / "report.html", tmp_path)
-    dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
-    picture = tmp_path / "page.png"
-    browse(BROWSER, tmp_path / "report.html", f"--screenshot={picture}", "--window-size=800,900", *dark)
-    pixels = np.asarray(Image.open(picture).convert("L"), dtype=float)
-    back = np.median(pixels)
-    assert back > 230 if scheme == "light" else back < 60
-    assert np.abs(pixels - back).max() > 150, "text stands out"

@@ -1,5 +1,6 @@
 """`covpool bench`: speed and error, side by side."""
 
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from covpool._check import check_choice
 from covpool.bench import SUITES, Record, measure_model, run_suite, write_records
+from covpool.bench.loading import measure_loading
 from covpool.bench.plots import plot_curves, plot_throughput, read_records
 from covpool.bench.record import environment
 from covpool.bench.steps import HEADS
@@ -32,6 +34,9 @@ def bench(
         list[str] | None,
         typer.Option(help=f"pools whose training steps are timed, {', '.join(HEADS)} if not given"),
     ] = None,
+    data: Annotated[
+        str, typer.Option(help="with --model: a folder train/CLASS, test/CLASS; do its pictures keep up with training?")
+    ] = "",
     matmul_precision: Annotated[
         str,
         typer.Option(help="torch's float32 matmul precision: highest, high (TF32) or medium; torch's own if not given"),
@@ -53,11 +58,13 @@ def bench(
     where = environment(place, seed)
     console = Console()
     console.print(f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
-    measured = (
-        measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
-        if model
-        else (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
-    )
+    measured: Iterable[Record]
+    if model and data:
+        measured = measure_loading(model, data, place, batch=(batch or [64])[0], size=size)
+    elif model:
+        measured = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
+    else:
+        measured = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
     records: list[Record] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as progress:
         task = progress.add_task("measuring")

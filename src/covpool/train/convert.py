@@ -1,6 +1,7 @@
 """Plain values of a TOML file or of the command line -> the typed classes of a recipe."""
 
 import dataclasses
+import re
 import tomllib
 import types
 from collections.abc import Mapping
@@ -81,6 +82,20 @@ def typed(value: object) -> Any:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return str(value)
+
+
+def listed(value: str) -> list[Any] | None:
+    """The elements of a list as it was typed, words without quotes too; None for what is no list.
+
+    >>> listed("[0.3, 0.5]"), listed("[isqrt, spdnet:dims=[8,4]]"), listed("isqrt")
+    ([0.3, 0.5], ['isqrt', 'spdnet:dims=[8,4]'], None)
+    """
+    if not (value.startswith("[") and value.endswith("]")):
+        return None
+    read = typed(Text(value))
+    if isinstance(read, list):
+        return read
+    return [word.strip() for word in re.split(r",(?![^\[\]]*\])", value[1:-1]) if word.strip()]
 
 
 def _choice(value: object, choices: tuple[object, ...], where: str) -> object:

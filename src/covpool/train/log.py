@@ -1,6 +1,8 @@
 """The log of a run: one JSON object a line, and the same for TensorBoard."""
 
+import importlib.util
 import json
+import logging
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Any
 
 from covpool._check import require
 from covpool.io.atomic import replacing
+
+logger = logging.getLogger(__name__)
 
 FILE = "log.jsonl"
 Event = Mapping[str, Any]  # "event" tells what happened, "step" when
@@ -27,19 +31,29 @@ class Log:
         kept = [line for line in lines if line["step"] <= (step or 0) and line["event"] != "end"]
         with replacing(self.path) as partial:
             partial.write_text("".join(map(_line, kept)))
-        tensorboard = require("torch.utils.tensorboard", "train")
-        self._writer = tensorboard.SummaryWriter(run / "tensorboard", purge_step=(step or 0) + 1)
+        self._writer = _tensorboard(run / "tensorboard", (step or 0) + 1)
 
     def write(self, event: Event) -> None:
         """One event, on disk when this returns."""
         with self.path.open("a") as file:
             file.write(_line(event))
+        if self._writer is None:
+            return
         for key, value in event.items():
             if isinstance(value, Real) and not isinstance(value, bool) and key != "step":
                 self._writer.add_scalar(f"{event['event']}/{key}", value, event["step"])
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _tensorboard(folder: Path, first_step: int) -> Any:
+    """TensorBoard's writer; None where it is not installed, which is said once."""
+    if importlib.util.find_spec("tensorboard") is None:
+        logger.warning("tensorboard is not installed: the log is written to %s alone", FILE)
+        return None
+    return require("torch.utils.tensorboard", "train").SummaryWriter(folder, purge_step=first_step)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from covpool.models.networks import pool_of
 from covpool.train.check import check_recipe
 from covpool.train.convert import EXTRA, TABLES_WITH_EXTRA, Text, to_dataclass
 from covpool.train.inherit import read_tables
@@ -34,9 +35,25 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     table = read_tables(source)
     for override in overrides:
         set_value(table, override)
+    _name_pool(table)
     recipe = to_dataclass(Recipe, table)
     check_recipe(recipe)
     return recipe
+
+
+def _name_pool(table: dict[str, Any]) -> None:
+    """One of the paper's networks brings its pool: put its name into the recipe, and refuse another."""
+    model, pool = table.get("model", {}), table.setdefault("pool", {})
+    if not (isinstance(model, dict) and isinstance(pool, dict) and model.get("name")):
+        return
+    name = str(model["name"])
+    own = pool_of(name)
+    said = str(pool.setdefault("name", own))
+    if said != own:
+        raise ValueError(
+            f"`model.name` = {name!r} has the pool {own!r}; got `pool.name` = {said!r}: leave it out, or put it on a "
+            "model.backbone"
+        )
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -59,7 +76,8 @@ def to_toml(recipe: Recipe) -> str:
 
 def _flat(name: str, table: Any) -> dict[str, Any]:
     values = dict(vars(table))
-    return {**values, **values.pop(EXTRA)} if name in TABLES_WITH_EXTRA else values
+    extra = values.pop(EXTRA) if name in TABLES_WITH_EXTRA else {}
+    return {**values, **extra}
 
 
 def _settings(values: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """What a probe may be told: the backbone, the pools, the one protocol under which they are compared."""
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,7 +8,7 @@ from typing import Any, Literal
 import covpool
 from covpool._check import check_positive_int, did_you_mean
 from covpool.data.options import Augment, Data
-from covpool.train.convert import Text, to_dataclass, typed
+from covpool.train.convert import Text, listed, to_dataclass, typed
 from covpool.train.parse import set_value
 
 EVERY_POOL = "all"
@@ -53,7 +52,8 @@ def read_probe(settings: Iterable[str]) -> Probe:
     for setting in settings:
         set_value(table, setting)
     if "pools" in table:
-        table["pools"] = _names(table["pools"])
+        names = listed(table["pools"])
+        table["pools"] = [str(table["pools"])] if names is None else names
     probe = to_dataclass(Probe, table)
     check_probe(probe)
     return probe
@@ -89,15 +89,6 @@ def check_probe(probe: Probe) -> None:
         if not getattr(probe, name):
             raise ValueError(f"`{name}` must name at least one")
     chosen_pools(probe)
-
-
-def _names(value: str) -> Any:
-    """A list of names, with quotes as in TOML or without, or one name alone."""
-    listed = typed(Text(value))
-    if isinstance(listed, list):
-        return listed
-    inner = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    return [name.strip() for name in re.split(r",(?![^\[\]]*\])", inner) if name.strip()]
 
 
 def _pool(label: str) -> tuple[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from covpool._check import require
@@ -34,15 +35,12 @@ def learning_curves(history: History, stage_starts: Sequence[int] = ()) -> list[
         stage_starts: epochs after which a stage begins, marked by a line.
     """
     x_label, marks = ("epoch", stage_starts) if history.has_epochs else ("step", ())
-    return [
-        draw(
-            panel.title,
-            lambda axes, panel=panel: _paint(axes, panel, x_label, marks),
-            about=f"{panel.title} over the training",
-        )
-        for panel in _panels(history)
-        if panel.series
-    ]
+    drawn = []
+    for panel in _panels(history):
+        if panel.series:
+            paint = partial(_paint, panel=panel, x_label=x_label, marks=marks)
+            drawn.append(draw(panel.title, paint, about=f"{panel.title} over the training"))
+    return drawn
 
 
 def _panels(history: History) -> Iterator[Panel]:

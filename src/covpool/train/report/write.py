@@ -35,7 +35,7 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     Args:
         run: the folder of a run, finished or not.
         splits: its data, where they are open already; else they are opened as the recipe says.
-        device: where the network runs; "auto" is the GPU where there is one.
+        device: where the network runs; "auto" is the GPU where there is one, unless the recipe wants the CPU.
 
     Returns:
         The path of the page, RUN/report.html.
@@ -43,7 +43,7 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     if not (run / RECIPE).is_file():
         raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
     recipe, history = read_recipe(run / RECIPE), History.read(run)
-    chosen = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = device if device != "auto" else _device(recipe)
     checkpoint = attempt(lambda: Checkpoint.read(checkpoint_of(run), chosen))
     opened = attempt(lambda: splits or open_data(recipe.data))
     page = _render(
@@ -56,6 +56,10 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     with replacing(run / FILE) as partial:
         partial.write_text(page, encoding="utf-8")
     return run / FILE
+
+
+def _device(recipe: Recipe) -> str:
+    return "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
 
 
 def _log_parts(recipe: Recipe, history: History) -> dict[str, Any]:
@@ -74,7 +78,6 @@ def _network_parts(
     recipe: Recipe, history: History, checkpoint: Part[Checkpoint], opened: Part[Splits], device: str
 ) -> dict[str, Any]:
     """What needs the trained network, and the test images."""
-
     answers = attempt(lambda: answer(given(checkpoint), recipe, given(opened), device))
     judgement = attempt(lambda: _judged(given(answers)))
     spectra = attempt(lambda: sample_spectra(given(checkpoint), recipe, given(opened).test, device))
