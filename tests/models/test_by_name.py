@@ -1,5 +1,7 @@
 import pytest
+import torch
 
+import covpool
 from covpool.models.by_name import classifier_by_name, split_blocks
 
 
@@ -18,6 +20,33 @@ def test_blocks_are_inserted_in_order() -> None:
     assert first.branch[-3:] == ("bn2", "se", "cbam")
     assert split_blocks("torchvision/resnet18") == ("torchvision/resnet18", [])
     assert split_blocks("hf-hub:timm/c++") == ("hf-hub:timm/c++", [])
+
+
+@pytest.mark.parametrize(("name", "channels"), [("alexnet", 256), ("vgg_f", 256), ("vgg_m", 512)])
+def test_any_pool_on_the_early_networks(name: str, channels: int) -> None:
+    """They lose their last max-pool: 13 x 13 positions at 224 pixels."""
+    with torch.device("meta"):
+        network = covpool.attach(f"covpool/{name}", "bcnn", 7, reduce_to=None, head_layers=(32, 16), normalize="bn")
+        assert network.forward_features(torch.empty(2, 3, 224, 224)).shape == (2, channels, 13, 13)
+    assert network.pool.out_features == channels**2 and network.num_classes == 7
+    assert network.features.unstrided == ("pool5",)
+
+
+def test_an_early_network_by_name_is_the_one_of_the_paper() -> None:
+    with torch.device("meta"):
+        attached = covpool.attach("covpool/alexnet", "isqrt", 10, head_layers=(4096, 4096))
+        named = covpool.create_model("alexnet_isqrt_32k", 10)
+    shapes = [{key: value.shape for key, value in network.state_dict().items()} for network in (attached, named)]
+    assert shapes[0] == shapes[1]
+
+
+def test_early_networks_come_as_they_are() -> None:
+    with pytest.raises(ValueError, match="did you mean 'alexnet'"):
+        classifier_by_name("covpool/alexnt")
+    with pytest.raises(ValueError, match="no weights of covpool/vgg_m to download"):
+        classifier_by_name("covpool/vgg_m", pretrained=True)
+    with pytest.raises(TypeError, match="takes no options; got num_classes"):
+        classifier_by_name("covpool/vgg_m", num_classes=3)
 
 
 def test_unknown_names_bring_the_nearest() -> None:

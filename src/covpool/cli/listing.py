@@ -4,18 +4,25 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import covpool
 from covpool.models.networks import BASES, POOLS
+from covpool.train.parse import read_recipe
+from covpool.train.shelf import list_recipes, list_sets
 
 
 def list_all(
     models: Annotated[
         str, typer.Option(help="print the names of models that match, one a line, such as 'resnet50_*'")
     ] = "",
+    recipes: Annotated[bool, typer.Option("--recipes", help="the recipes that `covpool train` knows by name")] = False,
 ) -> None:
     """Every pooling method, the blocks for the inside of backbones, and the networks of the paper."""
+    if recipes:
+        Console().print(_recipes())
+        return
     if models:
         names = covpool.list_models(models)
         if not names:
@@ -55,6 +62,18 @@ def _blocks() -> Table:
     for name in covpool.list_blocks():
         info = covpool.block_info(name)
         table.add_row(name, info.title, info.place, info.parameters)
+    return table
+
+
+def _recipes() -> Table:
+    table = Table(
+        title="Recipes: covpool train NAME data.root=FOLDER",
+        caption=f"a data set is laid over one as in finetune+cub: {', '.join(list_sets())}",
+    )
+    table.add_column("name", overflow="fold")
+    table.add_column("about", overflow="fold")
+    for name in list_recipes():
+        table.add_row(name, escape(read_recipe(name).about))
     return table
 
 

@@ -46,9 +46,9 @@ def attach(
     network shares its parameters.
 
     Args:
-        backbone: a classifier, or its name: "resnet50" is timm's, "torchvision/resnet50" torchvision's, and
-            "resnet50+se" has a block inserted (`covpool.insert`). A tuple of several for a pool of several feature
-            tensors (two-stream networks).
+        backbone: a classifier, or its name: "resnet50" is timm's, "torchvision/resnet50" torchvision's,
+            "covpool/alexnet" ours (vgg_f and vgg_m too), and "resnet50+se" has a block inserted (`covpool.insert`). A
+            tuple of several for a pool of several feature tensors (two-stream networks).
         pool: one of `covpool.list_pools()`.
         num_classes: length of the logits.
         keep_last_stride: leave the down-sampling as it is.

@@ -1,15 +1,19 @@
-"""Classifiers of timm and torchvision by name."""
+"""Classifiers of timm and torchvision, and the features of our early networks, by name."""
 
 from typing import Any
 
 from torch import nn
 
 from covpool._check import did_you_mean, require
+from covpool.models.early_networks import TABLES, early_features
 from covpool.models.insert import insert
 
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
-    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's; "resnet50+se" has a block inserted, or several.
+    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours; "resnet50+se" has a block
+    inserted, or several.
+
+    Of ours (alexnet, vgg_f, vgg_m) there are the features only, up to the last pooling, and no weights to download.
 
     Args:
         name: of the model, in the words of its library, and what is inserted into it, with the published options.
@@ -40,14 +44,28 @@ def split_blocks(name: str) -> tuple[str, list[str]]:
 
 def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     library, _, short = name.rpartition("/")
+    if library == "covpool":
+        return _early(short, pretrained, options)
     if library == "torchvision":
         return _torchvision(short, pretrained, options)
     timm = require("timm", "models")
     if not timm.is_model(name) and ":" not in name:
         hint = did_you_mean(name, timm.list_models())
-        raise ValueError(f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...'")
+        raise ValueError(
+            f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...', ours 'covpool/...'"
+        )
     made: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
     return made
+
+
+def _early(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    if name not in TABLES:
+        raise ValueError(f"covpool has no network {name!r}{did_you_mean(name, TABLES)}; it has {', '.join(TABLES)}")
+    if pretrained:
+        raise ValueError(f"there are no weights of covpool/{name} to download: train it, or give a file of your own")
+    if options:
+        raise TypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
+    return early_features(name)
 
 
 def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:

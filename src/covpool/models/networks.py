@@ -28,7 +28,7 @@ from covpool._check import did_you_mean
 from covpool.models.attach import attach
 from covpool.models.backbone import device_and_dtype, make_backbone
 from covpool.models.by_name import classifier_by_name
-from covpool.models.early_networks import TABLES, early_features
+from covpool.models.early_networks import TABLES
 from covpool.models.flatten import FlattenPool
 from covpool.models.head import make_head
 from covpool.models.last_stride import remove_last_stride
@@ -111,7 +111,7 @@ def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Net
     """
     base, arm = split_name(name)
     about = BASES[base]
-    model = early_features(base) if base in TABLES else classifier_by_name(f"torchvision/{base}")
+    model = classifier_by_name(f"{'covpool' if base in TABLES else 'torchvision'}/{base}")
     size = (about.image, about.image)
     if arm not in ("", "modified"):
         pool, _, representation = arm.partition("_")
@@ -139,6 +139,18 @@ def split_name(name: str) -> tuple[str, str]:
         raise ValueError(f"there is no model named {name!r}{did_you_mean(name, names)}; `list_models()` has all")
     base = max((b for b in BASES if name == b or name.startswith(f"{b}_")), key=len)
     return base, name.removeprefix(base).removeprefix("_")
+
+
+def pool_of(name: str) -> str:
+    """The name of the pool in one of the networks; "flatten" where FC layers see the whole map.
+
+    >>> pool_of("resnet50_mpn_32k"), pool_of("resnet50"), pool_of("vgg16_modified")
+    ('mpn', 'avg', 'flatten')
+    """
+    base, arm = split_name(name)
+    if arm in ("", "modified"):
+        return "avg" if BASES[base].grid is None else "flatten"
+    return arm.partition("_")[0]
 
 
 def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: bool, **pool_options: Any) -> Network:
