@@ -34,10 +34,10 @@ def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
     if resizes_first(augment) and not resized:
         steps.append(resize(augment))
     if augment.crop == "random_resized":
-        steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, augment.interpolation))
+        steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, _filter(augment)))
     elif augment.scales:
         low, high = scale_range(augment)
-        steps.append(v2.RandomResize(low, high + 1, augment.interpolation))
+        steps.append(v2.RandomResize(low, high + 1, _filter(augment)))
     if augment.crop == "random":
         steps.append(v2.RandomCrop(augment.size, pad_if_needed=True))
     elif augment.crop == "center":
@@ -109,7 +109,12 @@ def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
         raise ValueError(f"`augment.resize` must be [shorter side], [height, width] or []; got {list(augment.resize)}")
     if not augment.resize:
         return v2.Identity()
-    return v2.Resize(list(augment.resize), augment.interpolation)
+    return v2.Resize(list(augment.resize), _filter(augment))
+
+
+def _filter(augment: Augment) -> v2.InterpolationMode:
+    """As torchvision's own type: its older releases take no words."""
+    return v2.InterpolationMode(augment.interpolation)
 
 
 class ToTensor:
