@@ -1,5 +1,6 @@
 """Where a training runs: lightning's Fabric, told by a recipe."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
     if torch.distributed.is_torchelastic_launched():
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // count
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it announces stands in the recipe
     return Fabric(
         accelerator=devices.accelerator,
         devices=count,
