@@ -1,0 +1,60 @@
+"""The page of the demo: one file that needs no other."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+from covpool._check import require
+from covpool.demo.pictures import PARTS, PICTURES, SIZE
+from covpool.demo.plots import plots_for_page
+from covpool.demo.results import Row, verdict
+from covpool.io.atomic import replacing
+from covpool.train import report
+from covpool.train.parse import to_toml
+from covpool.train.recipe import Recipe
+from covpool.train.report import facts
+
+TEMPLATE = "demo.html.jinja"
+EXAMPLES = 8  # tiles of a part that are shown of every photograph
+
+
+def write_page(path: Path, rows: Sequence[Row], recipe: Recipe) -> None:
+    """Write the page.
+
+    Args:
+        path: of the file.
+        rows: of `gather`.
+        recipe: of the last training, whose data are the tiles.
+    """
+    jinja2 = require("jinja2", "train")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([Path(__file__).parent, Path(report.__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = facts.duration
+    tiles = Path(recipe.data.root)
+    page = environment.get_template(TEMPLATE).render(
+        rows=rows,
+        verdict=verdict,
+        seeds=len(rows[0].seeds),
+        classes=[picture.name for picture in PICTURES],
+        counts={part: len(list((tiles / part).glob("*/*.png"))) for part in PARTS},
+        samples=[(p.name, _examples(tiles / "train" / p.name), _examples(tiles / "test" / p.name)) for p in PICTURES],
+        plots=plots_for_page(rows),
+        size=SIZE,
+        recipe=recipe,
+        toml=to_toml(recipe),
+        pictures=PICTURES,
+    )
+    with replacing(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+
+
+def _examples(folder: Path) -> list[str]:
+    """Some tiles, evenly chosen, as what an <img> can hold."""
+    paths = sorted(folder.glob("*.png"))
+    chosen = [paths[i * len(paths) // EXAMPLES] for i in range(EXAMPLES)]
+    return ["data:image/png;base64," + base64.b64encode(path.read_bytes()).decode() for path in chosen]

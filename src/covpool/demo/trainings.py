@@ -1,0 +1,159 @@
+"""The trainings of the demo: every pool with every seed, several at the same time, each on one thread of its own."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from covpool.train import log, state
+from covpool.train.interrupt import Stopped
+from covpool.train.log import Event, read_log
+from covpool.train.loop import train
+from covpool.train.parse import RECIPE, read_recipe
+from covpool.train.recipe import Recipe
+
+# Each the best for its pool of those that recipes/demo.toml lists, on the validation tiles, with seeds not used here.
+LEARNING_RATES = {"avg": 0.1, "cov": 0.1, "bcnn": 1.0, "isqrt": 0.3}
+BASELINE = "avg"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One pool with one seed, and the folder of its run."""
+
+    pool: str
+    seed: int
+    recipe: Recipe
+    run: Path
+
+    @property
+    def is_finished(self) -> bool:
+        return any(event["event"] == "end" for event in read_log(self.run / log.FILE))
+
+    @property
+    def is_begun(self) -> bool:
+        return (self.run / log.FILE).exists() or (self.run / state.FILE).exists()
+
+
+OnEvent = Callable[[Training, Event], None]
+
+
+def plan(runs: Path, tiles: Path, *, seeds: int = 3, epochs: int | None = None) -> list[Training]:
+    """All trainings, seed by seed; those made before must have been made with the same settings.
+
+    Args:
+        runs: the folder of their folders.
+        tiles: of `write_tiles`.
+        seeds: of every pool.
+        epochs: instead of the recipe's.
+    """
+    settings = [f"data.root={tiles.resolve()}"] + ([] if epochs is None else [f"train.epochs={epochs}"])
+    trainings = []
+    for seed in range(seeds):
+        for pool, lr in LEARNING_RATES.items():
+            recipe = read_recipe("demo", [*settings, f"pool.name={pool}", f"optimizer.lr={lr}", f"seed={seed}"])
+            trainings.append(Training(pool, seed, recipe, runs / f"{pool}-{seed}"))
+            _check_same(trainings[-1])
+    return trainings
+
+
+def train_all(trainings: Sequence[Training], *, jobs: int, on_event: OnEvent) -> None:
+    """Make all trainings that are not finished; those that were stopped are resumed.
+
+    Args:
+        trainings: of `plan`.
+        jobs: how many at the same time, each in a process of its own; 1 = in this process. The results do not depend
+            on it.
+        on_event: is told which training does what.
+
+    Raises:
+        KeyboardInterrupt: by Ctrl-C, after the states were saved.
+    """
+    left = [training for training in trainings if not training.is_finished]
+    if jobs == 1:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            for training in left:
+                _train(training, on_event)
+        finally:
+            torch.set_num_threads(threads)
+    elif left:
+        _train_in_processes(left, min(jobs, len(left)), on_event)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_same(training: Training) -> None:
+    kept = training.run / RECIPE
+    if not kept.is_file():
+        return
+    found = read_recipe(kept)
+    if replace(found, data=training.recipe.data) != training.recipe:  # the folder may have been moved
+        raise ValueError(f"{training.run} was made with other settings: name another --out, or remove that folder")
+
+
+def _train(training: Training, on_event: OnEvent) -> None:
+    train(training.recipe, training.run, resume=training.is_begun, on_event=lambda event: on_event(training, event))
+
+
+def _train_in_processes(trainings: list[Training], jobs: int, on_event: OnEvent) -> None:
+    context = multiprocessing.get_context("spawn")
+    events = context.SimpleQueue()  # what was put into it can be read, before the training is said to be over
+    stop = context.Event()
+    listener = threading.Thread(target=_listen, args=(events, trainings, on_event), daemon=True)
+    listener.start()
+    with ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=(events, stop)) as executor:
+        futures = [executor.submit(_train_and_tell, number, training) for number, training in enumerate(trainings)]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            stop.set()
+            for child in multiprocessing.active_children():  # a signal to this process alone has not reached them
+                assert child.pid is not None
+                os.kill(child.pid, signal.SIGINT)
+            raise
+    events.put(None)
+    listener.join()
+
+
+def _listen(events: Any, trainings: list[Training], on_event: OnEvent) -> None:
+    """Tell what the processes tell, until None comes."""
+    while (told := events.get()) is not None:
+        number, event = told
+        on_event(trainings[number], event)
+
+
+@dataclass
+class Link:
+    """What a process that trains has of the one that started it."""
+
+    events: Any
+    stop: Any
+
+
+_links: list[Link] = []
+
+
+def _begin_process(events: Any, stop: Any) -> None:
+    _links.append(Link(events, stop))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a training that runs listens to it nevertheless, and saves its state
+    torch.set_num_threads(1)
+
+
+def _train_and_tell(number: int, training: Training) -> None:
+    link = _links[0]
+    if link.stop.is_set():
+        raise Stopped(f"{training.run.name} was not begun")
+    _train(training, lambda _, event: link.events.put((number, dict(event))))

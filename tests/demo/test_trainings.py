@@ -1,0 +1,96 @@
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from covpool.demo import folder, pictures, trainings
+from covpool.demo.trainings import Training, plan, train_all
+from covpool.train.log import Event
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("tiles")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "PICTURES", pictures.PICTURES[:3])
+        patch.setitem(pictures.PARTS, "train", replace(pictures.PARTS["train"], most=40))
+        pictures.write_tiles(root)
+        yield root
+
+
+def ignore(training: Training, event: Event) -> None:
+    pass
+
+
+def test_the_plan_differs_in_pool_rate_and_seed_alone(tmp_path: Path, tiles: Path) -> None:
+    planned = plan(tmp_path, tiles, seeds=2)
+    assert [(t.pool, t.seed) for t in planned] == [(p, s) for s in (0, 1) for p in ("avg", "cov", "bcnn", "isqrt")]
+    assert {(t.recipe.pool.name, t.recipe.seed) for t in planned} == {(t.pool, t.seed) for t in planned}
+    first = planned[0].recipe
+    for table in ("data", "augment", "model", "schedule", "train", "evaluate", "devices", "init"):
+        assert all(getattr(t.recipe, table) == getattr(first, table) for t in planned)
+
+
+def test_what_is_finished_stays_and_the_rest_is_made_up(tmp_path: Path, tiles: Path) -> None:
+    planned = plan(tmp_path, tiles, seeds=1, epochs=1)[:2]
+
+    def stop(training: Training, event: Event) -> None:
+        if training.pool == "cov" and event["event"] == "tick":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_all(planned, jobs=1, on_event=stop)
+    assert [training.is_finished for training in planned] == [True, False]
+    told: list[str] = []
+    train_all(planned, jobs=1, on_event=lambda training, event: told.append(training.pool))
+    assert set(told) == {"cov"}
+    assert all(training.is_finished for training in planned)
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path, tiles: Path) -> None:
+    train_all(plan(tmp_path, tiles, seeds=1, epochs=1)[:1], jobs=1, on_event=ignore)
+    with pytest.raises(ValueError, match="other settings"):
+        plan(tmp_path, tiles, seeds=1, epochs=2)
+    moved = tmp_path.parent / "moved"
+    tmp_path.rename(moved)
+    assert plan(moved, tiles.parent, seeds=1, epochs=1)[0].is_finished
+
+
+def test_processes_that_were_interrupted_and_resumed_find_the_same_as_one(tmp_path: Path, tiles: Path) -> None:
+    alone, together = (plan(tmp_path / name, tiles, seeds=1, epochs=6)[:2] for name in ("alone", "together"))
+    begun: list[Training] = []
+
+    def interrupt(training: Training, event: Event) -> None:
+        if event["event"] == "epoch" and not begun:
+            begun.append(training)
+            os.kill(os.getpid(), signal.SIGINT)  # reaches this process alone
+
+    with pytest.raises(KeyboardInterrupt):
+        train_all(together, jobs=2, on_event=interrupt)
+    assert not begun[0].is_finished and (begun[0].run / "state.pt").is_file()
+
+    ends: dict[str, list[float]] = {}
+
+    def note(training: Training, event: Event) -> None:
+        if event["event"] == "end":
+            ends.setdefault(training.pool, []).append(event["loss"])
+
+    train_all(together, jobs=1, on_event=note)
+    train_all(alone, jobs=1, on_event=note)
+    assert {pool: (len(losses), len(set(losses))) for pool, losses in ends.items()} == {"avg": (2, 1), "cov": (2, 1)}
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match="other things"):
+        folder.prepare(tmp_path)
+    with pytest.raises(ValueError, match="is a file"):
+        folder.prepare(tmp_path / "letter.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_cores_are_counted() -> None:
+    assert 1 <= trainings.usable_cores() <= (os.cpu_count() or 1)
