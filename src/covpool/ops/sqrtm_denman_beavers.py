@@ -51,8 +51,8 @@ def sqrtm_denman_beavers(
     """The square root of symmetric positive semi-definite matrices by Denman-Beavers iteration.
 
     Y = a / t with t = tr(a), Z = I, then T times Y, Z <- (Y + Z^-1) / 2, (Z + Y^-1) / 2; the result is sqrt(t) Y.
-    Written with W = Z^-1 it is Y, W <- (Y + W) / 2, 2 Y (Y + W)^-1 W: arithmetic and harmonic mean, the same Y with half
-    the inverses, and of sums that are regular where `a` is not.
+    Written with W = Z^-1 it is Y, W <- (Y + W) / 2, 2 Y (Y + W)^-1 W: arithmetic and harmonic mean, the same Y with
+    half the inverses, and of sums that are regular where `a` is not.
 
     It comes from above, and a step halves what is still far too large: after 5 of them the root of t / 100 is 0.4 % too
     large, that of t / 1000 30 %, and that of zero is sqrt(t) / 32.
