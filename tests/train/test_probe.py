@@ -14,7 +14,7 @@ import covpool
 from covpool.data.batches import TestBatches
 from covpool.data.options import Augment, Data
 from covpool.data.sets import open_data
-from covpool.train import probe as module
+from covpool.train import probe_inputs as module
 from covpool.train.maps import Maps, compute_maps
 from covpool.train.probe import probe
 from covpool.train.probe_choice import choose_lr, held_out
@@ -34,6 +34,8 @@ PROBE = Probe(
     seeds=(0, 1),
     maps="fp32",
     extend_lr=0,
+    refine_lr=False,
+    folds=1,
     augment=Augment(size=32, resize=(32,)),
 )
 
@@ -79,6 +81,8 @@ class TestSettings:
             ("epochs=0", "`epochs` must be a positive integer"),
             ("lr=[0.1, -1]", "above zero"),
             ("held_out=1", "in \\(0, 1\\)"),
+            ("folds=5", "at most all"),
+            ("clip_norm=-1", "zero or more"),
             ("head_facto=1", "did you mean 'head_factor'"),
             ("augment.siz=32", "did you mean 'size'"),
             ("pretrained=yes", "true or false"),
@@ -135,12 +139,13 @@ class _Double(nn.Module):
 
 
 class TestFit:
-    def test_it_is_sgd_with_momentum_and_cosine(self) -> None:
+    def test_it_is_sgd_with_momentum_warm_up_cosine_and_clipping(self) -> None:
         """Average pooling and full batches: softmax regression, written out in float64."""
         torch.manual_seed(0)
         maps = torch.randn(6, 5, 2, 2)
         targets = torch.tensor([0, 1, 2, 0, 1, 2])
         settings = replace(PROBE, epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
+        settings = replace(settings, warmup_epochs=2.0, clip_norm=0.28)
         head = Head("avg", {}, 5, "auto", None, 3)
         kept = Maps(torch.cat((maps, maps)), targets)  # the mirror image is the same, so the order has no influence
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
@@ -149,13 +154,17 @@ class TestFit:
         classifier = head.make().classifier
         weight, bias = classifier.weight.detach().double(), classifier.bias.detach().double()
         x, one_hot = maps.double().mean((2, 3)), torch.eye(3, dtype=torch.float64)[targets]
-        speed = [torch.zeros_like(weight), torch.zeros_like(bias)]
+        speed, clipped = [torch.zeros_like(weight), torch.zeros_like(bias)], 0
         for step in range(7):
-            lr = 0.2 * 3.0 * (1 + math.cos(math.pi * step / 7)) / 2
+            lr = 0.2 * 3.0 * min(1, (step + 1) / 2) * (1 + math.cos(math.pi * step / 7)) / 2
             error = ((x @ weight.mT + bias).softmax(1) - one_hot) / 6
-            gradients = (error.mT @ x + 0.1 * weight, error.sum(0) + 0.1 * bias)
-            speed = [0.9 * v + g for v, g in zip(speed, gradients, strict=True)]
+            slope = [error.mT @ x, error.sum(0)]
+            shrink = min(1.0, 0.28 / float(torch.cat([g.flatten() for g in slope]).norm()))
+            clipped += shrink < 1
+            values = (weight, bias)
+            speed = [0.9 * v + shrink * g + 0.1 * p for v, g, p in zip(speed, slope, values, strict=True)]
             weight, bias = weight - lr * speed[0], bias - lr * speed[1]
+        assert 0 < clipped < 7
         torch.testing.assert_close(found.weight.detach().double(), weight, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(found.bias.detach().double(), bias, atol=1e-5, rtol=1e-5)
 
@@ -198,7 +207,7 @@ class TestChoice:
         asked = replace(PROBE, **changes)  # type: ignore[arg-type]
         targets = torch.arange(40) % 4
 
-        def judge(lr: float, part: Tensor, rest: Tensor) -> tuple[float, float]:
+        def judge(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
             assert sorted([*part.tolist(), *rest.tolist()]) == list(range(40)) and len(rest) == 8
             return next((a, 0.0) for known, a in accuracy.items() if math.isclose(known, lr))
 
@@ -212,6 +221,25 @@ class TestChoice:
         up = {0.01: 0.3, 0.1: 0.5, 1.0: 0.6, 10.0: 0.7, 100.0: 0.2}
         assert self.choose(up, extend_lr=2) == (10.0, ["0.01", "0.1", "1", "10", "100"])
         assert self.choose(up, extend_lr=0) == (1.0, ["0.01", "0.1", "1"])
+
+    def test_between_neighbours_it_is_refined(self) -> None:
+        peak = {0.01: 0.3, 0.1: 0.5, 1.0: 0.4, 0.0316: 0.45, 0.316: 0.6}
+        assert self.choose(peak, refine_lr=True) == (0.316, ["0.01", "0.0316", "0.1", "0.316", "1"])
+        edge = {0.01: 0.3, 0.1: 0.5, 1.0: 0.6, 0.316: 0.5}
+        assert self.choose(edge, refine_lr=True) == (1.0, ["0.01", "0.1", "0.316", "1"])
+
+    def test_folds_hold_out_other_pictures_and_one_that_diverges_rules_out(self) -> None:
+        targets = torch.arange(40) % 4
+        parts = torch.stack([held_out(targets, 0.25, fold) for fold in range(4)])
+        assert int(parts.sum()) == 4 * 8
+        assert int(parts.sum(0).max()) == 1  # no picture twice
+
+        def judge(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
+            assert torch.equal(rest, parts[fold].nonzero().flatten())
+            return {0.01: (0.5, 0.6), 0.1: (0.7, 0.3), 1.0: (0.9, -1.0)}[lr][fold], 0.0
+
+        tried = choose_lr(replace(PROBE, folds=2), targets, judge)
+        assert tried.lr == 0.01 and tried.accuracies == {"0.01": pytest.approx(0.55), "0.1": 0.5, "1": -1.0}
 
     def test_where_all_diverge_smaller_ones_are_tried(self) -> None:
         lost = {0.01: -1.0, 0.1: -1.0, 1.0: -1.0, 0.001: 0.2, 0.0001: 0.1}

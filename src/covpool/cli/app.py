@@ -4,7 +4,21 @@ from collections.abc import Callable
 
 import typer
 
-from covpool.cli import bench, convert, demo, doctor, evaluate, export, listing, predict, probe, report, show, train
+from covpool.cli import (
+    bench,
+    convert,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    listing,
+    predict,
+    probe,
+    report,
+    show,
+    sweep,
+    train,
+)
 from covpool.cli.errors import readable_errors
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -12,6 +26,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate.evaluate_command,
     "predict": predict.predict_command,
     "report": report.report,
+    "sweep": sweep.sweep_command,
     "probe": probe.probe_command,
     "list": listing.list_all,
     "show": show.show,

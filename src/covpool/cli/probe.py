@@ -42,7 +42,7 @@ def probe_command(
     """
     name, root = split_data(data)
     given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
-    require("torchvision", "train")
+    require("torchvision", "models")
     from covpool.train.probe import probe
     from covpool.train.probe_run import read_runs
     from covpool.train.probe_settings import read_probe

@@ -30,6 +30,7 @@ def collect_descriptors(session: Session, count: int) -> Tensor:  # -> (at most 
     Every process takes the same images, so that all start from the same pool.
     """
     network = session.network.to(session.fabric.device).eval()
+    network.pool.train()  # the batch norm of a fresh reduction has the scale of the features only there
     images = session.splits.train
     batches = TrainBatches(
         images,

@@ -20,7 +20,6 @@ from covpool.train.recipe import Optimizer, Schedule
 from covpool.train.schedule import lr_factor
 
 ROWS = 256  # scored at once
-COSINE = Schedule(name="cosine", per_step=True)
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,16 @@ def _train(network: Network, maps: Maps, rows: Tensor, probe: Probe, lr: float) 
     network.train()
     settings = Optimizer(lr=lr, momentum=probe.momentum, weight_decay=probe.weight_decay, head_factor=probe.head_factor)
     optimizer = make_optimizer(network, settings)
+    schedule = Schedule(name="cosine", per_step=True, warmup_epochs=probe.warmup_epochs)
     losses = torch.zeros(len(rows), device=rows.device)
     for step, row in enumerate(rows):
-        set_lr(optimizer, lr_factor(COSINE, step, steps_per_epoch=len(rows) // probe.epochs, epochs=probe.epochs))
+        set_lr(optimizer, lr_factor(schedule, step, steps_per_epoch=len(rows) // probe.epochs, epochs=probe.epochs))
         x, y = maps.batch(row)
         loss = cross_entropy(network(x), y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if probe.clip_norm:
+            nn.utils.clip_grad_norm_(network.parameters(), probe.clip_norm)
         optimizer.step()
         losses[step] = loss.detach()
     return losses

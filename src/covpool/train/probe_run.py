@@ -24,7 +24,7 @@ class Run:
         pool: its label, name and options.
         seed: of the weights, the order and the mirroring.
         lr: that was chosen.
-        lr_tried: accuracy on the held-out training pictures by learning rate; -1 where the training diverged.
+        lr_tried: accuracy on the held-out training pictures by learning rate; -1 where a training diverged.
         top1: accuracy on the test pictures.
         images: how many they are.
         right: which of them were answered rightly, four in a hexadecimal digit.

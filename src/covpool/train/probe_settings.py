@@ -29,9 +29,13 @@ class Probe:
     batch_size: int = 32
     lr: tuple[float, ...] = (0.01, 0.1, 1.0)  # of these, one for each pool, by a held-out part of the training images
     extend_lr: int = 2  # further learning rates tried, while the best one is the first or the last
+    refine_lr: bool = True  # at last try those halfway between the best and its neighbours
     held_out: float = 0.25  # of the training images, for that choice
+    folds: int = 2  # how many such parts, one after another, with a seed each
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    warmup_epochs: float = 1.0  # before the cosine
+    clip_norm: float = 5.0  # of the gradient; 0 = no clipping
     head_factor: float = 1.0  # the classifier learns at lr * head_factor
     descriptors: int = 20_000  # from which pools that start from data start
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -75,14 +79,17 @@ def check_probe(probe: Probe) -> None:
         raise ValueError("no backbone is named: set backbone=..., as in backbone=resnet50 or torchvision/mobilenet_v2")
     if probe.weights and probe.pretrained:
         raise ValueError("`weights` and `pretrained` both give weights: choose one")
-    for name in ("epochs", "batch_size", "descriptors"):
+    for name in ("epochs", "batch_size", "descriptors", "folds"):
         check_positive_int(name, getattr(probe, name))
-    for name in ("reduce_to", "extend_lr", "momentum", "weight_decay", "head_factor"):
+    for name in ("reduce_to", "extend_lr", "momentum", "weight_decay", "head_factor", "warmup_epochs", "clip_norm"):
         value = getattr(probe, name)
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"`{name}` must be zero or more; got {value}")
-    if not 0 < probe.held_out < 1:
-        raise ValueError(f"`held_out` must be a part of the training images, in (0, 1); got {probe.held_out}")
+    if not (0 < probe.held_out < 1 and probe.held_out * probe.folds <= 1):
+        raise ValueError(
+            f"`held_out` must be a part of the training images, in (0, 1), `folds` of which make at most all of them; "
+            f"got held_out = {probe.held_out}, folds = {probe.folds}"
+        )
     if not probe.lr or any(not (math.isfinite(lr) and lr > 0) for lr in probe.lr):
         raise ValueError(f"`lr` must be learning rates above zero; got {list(probe.lr)}")
     for name in ("pools", "seeds"):

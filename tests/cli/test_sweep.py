@@ -1,0 +1,52 @@
+"""`covpool sweep` as a user types it."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.runner import refused, run
+from covpool.train.parse import to_toml
+from train.tiny import make_tree, tiny_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(to_toml(tiny_recipe(make_tree(tmp_path / "data", train=8), train={"epochs": 1})))
+    return path
+
+
+def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "swept"
+    asked = ("sweep", recipe, "pool.iterations=[1,0]", "seed=[0,1]", "--out", out)
+    result = run(*asked)
+    assert result.exit_code == 0, result.output
+    assert "1 of 4: pool.iterations=1,seed=0" in result.output
+    assert "pool.iterations=0,seed=1 failed: ValueError" in result.output
+    with (out / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["pool.iterations"], row["finished"], row["failed"]) for row in rows] == [
+        ("1", "2", "0"),
+        ("0", "0", "2"),
+    ]
+    runs = [json.loads(line) for line in (out / "sweep.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in runs] == ["finished", "finished", "failed", "failed"]
+    assert float(rows[0]["top1_mean"]) == pytest.approx((runs[0]["top1"] + runs[1]["top1"]) / 2)
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    again = run(*asked)
+    assert again.exit_code == 0 and "1 of 4" not in again.output and "3 of 4" in again.output
+
+
+def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:
+    result = run("sweep", recipe, "seed=[0,1]", "--out", tmp_path / "swept", "--dry-run")
+    assert result.output.splitlines() == [str(tmp_path / "swept" / f"seed={s}") for s in (0, 1)]
+    assert not (tmp_path / "swept").exists()
+
+
+def test_mistakes(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "several values" in refused("sweep", recipe, "seed=0")
+    assert "did you mean 'lr'" in refused("sweep", recipe, "optimizer.lrr=[0.1,1]", "--out", tmp_path / "swept")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "one process" in refused("sweep", recipe, "seed=[0,1]")
