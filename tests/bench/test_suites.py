@@ -6,7 +6,7 @@ import covpool
 from covpool import ops
 from covpool.bench import SUITES, Record, run_suite, suites
 from covpool.bench.candidates import Comparison
-from covpool.bench.suites import compare
+from covpool.bench.compare import compare
 
 CPU = torch.device("cpu")
 SHAPE = (2, 24, 8)  # well-conditioned: float32 must not be the reason of an error

@@ -97,6 +97,21 @@ def peak_memory(call: Call, device: torch.device) -> float | None:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
+def saved_memory(forward: Callable[[], object]) -> float:
+    """MiB of tensors that a forward keeps for its backward, each storage counted once."""
+    kept: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        result = forward()  # held, so that no storage is used again
+    del result
+    return sum(kept.values()) / 2**20
+
+
 def count_launches(call: Call, device: torch.device) -> int | None:
     """Kernels launched by a call; None on a CPU."""
     return len(_kernel_times(call)) if device.type == "cuda" else None
