@@ -149,6 +149,21 @@ def test_initialisation_as_released() -> None:
     assert not fb.bias.any()
 
 
+def test_d1_published_defaults() -> None:
+    """Half of the paths are dropped in training; the formula of the paper with inverted dropout."""
+    torch.manual_seed(0)
+    fb, x = FactorizedBilinear(3, 1).double(), features(1, 1, 3)[:, 0]
+    assert fb.factors.shape == (1, 20, 3)
+    linear = x @ fb.weight.T + fb.bias
+    torch.testing.assert_close(fb.eval()(x), linear + (fb.factors[0] @ x[0]).square().sum())
+    with torch.no_grad():
+        fb.train().factors.fill_(1)  # every path is (sum of x)^2, and counts twice or not at all
+        kept = torch.cat([fb(x) - linear for _ in range(200)]) / (2 * x.sum() ** 2)
+    torch.testing.assert_close(kept, kept.round())
+    assert kept.mean().item() == pytest.approx(10, abs=0.8)  # five standard errors of 200 draws of 20
+    assert kept.std().item() == pytest.approx(5**0.5, abs=0.6)
+
+
 def test_parameters_of_the_published_heads() -> None:
     with torch.device("meta"):
         for rank, millions in ((20, 40.96), (50, 102.4)):

@@ -1,3 +1,5 @@
+import pytest
+
 import covpool
 from cli.runner import refused, run
 
@@ -8,6 +10,14 @@ def test_a_pool() -> None:
     assert result.exit_code == 0
     for text in (info.paper, info.formula, info.size, info.cost, "iterations=5"):
         assert text in result.output
+
+
+@pytest.mark.parametrize("name", [*covpool.list_pools(), *covpool.list_blocks()])
+def test_formulas_are_printed_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    info = covpool.pool_info(name) if name in covpool.list_pools() else covpool.block_info(name)
+    result = run("show", name)
+    assert result.exit_code == 0 and info.formula in result.output and info.paper in result.output
 
 
 def test_a_block() -> None:

@@ -244,6 +244,14 @@ def test_every_block_is_described(name: str) -> None:
     assert all((info.title, info.paper, info.formula, info.place, info.parameters))
 
 
+def test_published_options_are_the_defaults() -> None:
+    options = {name: covpool.block_info(name).options for name in covpool.list_blocks()}
+    assert options["se"] == options["cbam"] == {"reduction": 16}
+    assert options["sort"] == {"tau": 0.01, "root": True}
+    fb = {"rank": 20, "drop": 0.5, "self_terms": True, "compensation": "inverted", "activation": "tanh"}
+    assert options["fb"] == fb
+
+
 def test_wrong_use() -> None:
     model = small_torchvision()
     with pytest.raises(ValueError, match=r"no block named 'sea' \(did you mean 'se'\?\); there are se, cbam, sort, fb"):

@@ -111,6 +111,7 @@ def test_a2_rank_threshold_finds_the_rank_in_float32_and_the_papers_does_not() -
     """256 channels, 196 positions of ReLU features: rank 195 (A2)."""
     a = covariance(features(1, 196, 256, dtype=torch.float32).relu())[0]
     assert kept(a, "rank") == 195
+    assert torch.equal(powm_eigh(a, 0.5), powm_eigh(a, 0.5, eps="rank"))  # the default
     assert kept(a, "paper") > 195
 
 
@@ -193,6 +194,9 @@ def test_refusals_name_what_came() -> None:
         powm_eigh(A, torch.ones(2))
     with refuses(ValueError, "`eps`", "'rank'", "'ranks'", "did you mean 'rank'"):
         powm_eigh(A, 0.5, eps="ranks")  # type: ignore[arg-type]
+    for eps in (-1e-9, math.nan):
+        with refuses(ValueError, "`eps` must not be negative", str(eps)):
+            powm_eigh(A, 0.5, eps=eps)
     with refuses(ValueError, "`normalization`", "'fro'"):
         powm_eigh(A, 0.5, normalization="fro")  # type: ignore[arg-type]
     with refuses(ValueError, "`null_gradient`", "'relased'", "did you mean 'released'"):

@@ -74,15 +74,23 @@ def test_b1_gradient_is_the_whole_one() -> None:
 
 
 def test_b1_gradient_in_closed_form() -> None:
-    """(G + G^T) X / M with G = |z|^(-1/2) o (g - <g, u> u) / (2 |y|), u = y / |y|, y the signed square root of z."""
-    x, g = (features(1, 6, 3) + 2).requires_grad_(), features(1, 1, 9, seed=1)[0]
-    (found,) = torch.autograd.grad(BilinearPool(3)(x), x, g)
-    f, g = x.detach()[0], g[0]
+    """(G + G^T) X / M with G = (|z| + 1e-8)^(-1/2) o (g - <g, u> u) / (2 |y|), u = y / |y|, y the signed root of z."""
+    f, g = features(1, 6, 4) + 2, features(1, 1, 16, seed=1)[0]
+    f[..., 3] = 0  # a dead channel, where the published guard is all of the slope
+    x = f.clone().requires_grad_()
+    (found,) = torch.autograd.grad(BilinearPool(4)(x), x, g)
+    f, g = f[0], g[0]
     z = (f.T @ f / 6).flatten()
     y = z.sign() * z.abs().sqrt()
     u = y / y.norm()
-    dz = ((g - (g @ u) * u) / (2 * z.abs().sqrt() * y.norm())).unflatten(0, (3, 3))
-    torch.testing.assert_close(found[0], f @ (dz + dz.T) / 6, rtol=1e-6, atol=1e-8)
+    dz = ((g - (g @ u) * u) / (2 * (z.abs() + 1e-8).sqrt() * y.norm())).unflatten(0, (4, 4))
+    torch.testing.assert_close(found[0], f @ (dz + dz.T) / 6)
+
+
+def test_b1_for_pre_training_a_batch_norm_of_the_vector_stands_after_unit_length() -> None:
+    x, pool = features(4, 9, 3), BilinearPool(3, normalize="bn").double()
+    z = direct(x, x)
+    torch.testing.assert_close(pool(x), (z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt())
 
 
 def test_wrong_use() -> None:

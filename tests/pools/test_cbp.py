@@ -85,6 +85,12 @@ def test_c1_parameters_are_none_unless_learned(sketch: Sketch, count: int) -> No
     assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().max() > 0
 
 
+def test_c1_published_size_is_the_default_and_nothing_is_learned() -> None:
+    pool = CompactBilinearPool(5)
+    assert pool.out_features == 8192 and pool.hashes.shape == (2, 5) and not list(pool.parameters())
+    assert torch.equal(pool.hashes, CompactBilinearPool(5, size=8192, seed=1).hashes)
+
+
 def test_the_published_slope_is_damped() -> None:
     """0.5 / (sqrt|z| + 0.1), not the derivative: against the chain rule written out."""
     x, pool = features(1, 9, 3).requires_grad_(), CompactBilinearPool(3, size=8)

@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import covpool
 from cases import features, hard_features
@@ -296,6 +297,28 @@ def named(pool: covpool.Pool) -> list[tuple[str, Tensor]]:
 def on_reduced(pool: covpool.Pool, x: Tensor) -> Tensor:
     """The method itself on features (n, c) that are reduced already."""
     return pool._pool(x.unsqueeze(0), mask=None, weights=None)
+
+
+class _NothingIsReadBack(TorchDispatchMode):
+    """Refuses operations that make the host wait for a number: .item(), a branch on a tensor, a boolean index."""
+
+    READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "equal"})
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        name = operation.__name__.split(".")[0]
+        by_mask = name in ("index", "index_put") and any(
+            isinstance(i, Tensor) and i.dtype == torch.bool for i in arguments[1]
+        )
+        if name in self.READS or by_mask:
+            raise AssertionError(f"{operation} waits for the device")
+        return operation(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_host_synchronisation_forward_or_backward(name: str, masked: bool) -> None:
+    pool, x, mask = make(name).train(), maps(), kept()
+    with _NothingIsReadBack():
+        gradients(pool, x, **({"mask": mask} if masked else {}))
 
 
 def test_compiles_without_a_graph_break(name: str) -> None:

@@ -119,7 +119,8 @@ def test_every_option_is_finite_on_hard_cases(scale: str, null_gradient: str) ->
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("scale", "sum"), ("vectorization", "upper"), ("null_gradient", "none"), ("eps", 0.0)]
+    ("option", "value"),
+    [("scale", "sum"), ("vectorization", "upper"), ("null_gradient", "none"), ("eps", 0.0), ("eps", float("nan"))],
 )
 def test_wrong_options_are_refused(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"`{option}` must be"):

@@ -41,6 +41,26 @@ def test_c5_each_half_is_its_stand_alone_pool() -> None:
     torch.testing.assert_close(second, create_pool("cbp", 5, size=32, seed=3).double()(x))
 
 
+def test_c5_the_slope_of_the_second_half_is_that_of_compact_bilinear_pooling() -> None:
+    """Damped, 0.5 / (sqrt|z| + 0.1), with the chain rule written out; the mean passes its gradient on as it is."""
+    x, pool, g = features(1, 6, 3), FirstAndSecondOrderPool(3, size=8).double(), features(1, 1, 11, seed=1)[0, 0]
+    leaf = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(pool(leaf), leaf, g[None])
+    sketch = pool.sketches[0]
+    buckets = (sketch.hashes[0][:, None] + sketch.hashes[1]) % 8
+    onto = torch.nn.functional.one_hot(buckets, 8).double() * (sketch.signs[0][:, None] * sketch.signs[1])[..., None]
+    z = torch.einsum("ni,nj,ijk->k", x[0], x[0], onto) / 6
+    y = z.sign() * z.abs().sqrt()
+    u = y / y.norm()
+    dz = (g[3:] - (g[3:] @ u) * u) / y.norm() * 0.5 / (z.abs().sqrt() + 0.1)
+    moment = onto @ dz
+    torch.testing.assert_close(found[0], g[:3] / 6 + x[0] @ (moment + moment.T) / 6)
+
+
+def test_size_of_the_sketch_is_that_of_compact_bilinear_pooling() -> None:
+    assert FirstAndSecondOrderPool((256, 512)).out_features == 256 + 8192 + 512 + 8192
+
+
 def test_levels_have_sketches_of_their_own_and_keep_their_grids() -> None:
     x, y = features(2, 16, 5), features(2, 4, 3, seed=1)
     pool = FirstAndSecondOrderPool((5, 3), size=32).double()

@@ -80,6 +80,53 @@ def test_autograd_is_the_derivative_of_the_iteration(forward: str, iterations: i
     assert torch.autograd.gradcheck(pool, x, atol=1e-5, rtol=1e-3)
 
 
+def five_steps(x: Tensor) -> Tensor:
+    """Newton-Schulz of the second moment, as published: Frobenius norm before, five iterations, its root after."""
+    rows = []
+    for f in x:
+        a, eye = f.T @ f / len(f), torch.eye(f.shape[1], dtype=f.dtype)
+        norm = a.square().sum().sqrt()
+        y, w = a / norm, eye
+        for _ in range(5):
+            t = (3 * eye - w @ y) / 2
+            y, w = y @ t, t @ w
+        rows.append((norm.sqrt() * y).flatten())
+    return torch.stack(rows)
+
+
+def epn(root: Tensor) -> Tensor:
+    z = root.sign() * root.abs().sqrt()
+    return z / z.norm(dim=1, keepdim=True)
+
+
+def test_b3_five_iterations_are_the_default() -> None:
+    x = features(2, 10, 5) + 0.3
+    for backward in ("lyapunov", "autograd"):
+        pool = create_pool("improved_bcnn", 5, forward="newton_schulz", backward=backward)
+        torch.testing.assert_close(pool(x), epn(five_steps(x)))
+    leaf, g = x.clone().requires_grad_(), features(1, 2, 25, seed=5)[0]
+    (expected,) = torch.autograd.grad(epn(five_steps(leaf)), leaf, g)  # the slope's guard of 1e-8 is below 1e-6 here
+    torch.testing.assert_close(
+        gradient(x, forward="newton_schulz", backward="autograd"), expected, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_b3_five_steps_of_the_iterative_backward_are_the_default() -> None:
+    """a = Z / |Z|, q = G / |Z|; q <- (q (3 I - a^2) - a^T (a^T q - q a)) / 2, a <- a (3 I - a^2) / 2; dA = q / 2."""
+    x, g = features(1, 20, 4) + 0.3, features(1, 1, 16, seed=5)[0]
+    f = x[0]
+    z = torch.from_numpy(np.real(linalg.sqrtm((f.T @ f / 20).numpy())))
+    y = z.sign() * z.abs().sqrt()
+    u = y / y.norm()
+    dz = (g[0].unflatten(0, (4, 4)) - (g[0] @ u.flatten()) * u) / (2 * (z.abs() + 1e-8).sqrt() * y.norm())
+    a, q, eye = z / z.norm(), (dz + dz.T) / 2 / z.norm(), torch.eye(4, dtype=torch.float64)
+    for _ in range(5):
+        t = 3 * eye - a @ a
+        q, a = (q @ t - a.T @ (a.T @ q - q @ a)) / 2, a @ t / 2
+    found = gradient(x, backward="iterative_lyapunov")
+    torch.testing.assert_close(found[0], f @ (q / 2 + q.T / 2) / 20)
+
+
 def test_newton_schulz_keeps_the_scale_out() -> None:
     x = features(2, 40, 5)
     pool = create_pool("improved_bcnn", 5, forward="newton_schulz", iterations=5, backward="autograd")

@@ -40,7 +40,7 @@ def explicit(x: Tensor, pool: KernelPool) -> Tensor:
                     part.append(pool.alpha[p + 1] * sketch)
             parts.append(torch.cat(part))
         z.append(torch.stack(parts).mean(0))
-    return epn(torch.stack(z)).detach()
+    return epn(torch.stack(z))
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
@@ -50,6 +50,16 @@ def test_c3_position_by_position(order: int) -> None:
     torch.testing.assert_close(pool(x), explicit(x, pool))
     mask = torch.arange(6).expand(2, 6) < 4
     torch.testing.assert_close(pool(x, mask=mask), explicit(x[:, :4], pool))
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_c3_gradients_of_features_and_coefficients(order: int) -> None:
+    """Few buckets, so that none is empty: at zero the slope of the square root is its guard of 1e-8 alone."""
+    x, pool = features(2, 6, 4).requires_grad_(), KernelPool(4, order=order, size=3).double()
+    g = features(1, 2, pool.out_features, seed=1)[0]
+    found = torch.autograd.grad(pool(x), (x, pool.alpha), g)
+    for value, expected in zip(found, torch.autograd.grad(explicit(x, pool), (x, pool.alpha), g), strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_c3_size_of_the_published_networks() -> None:

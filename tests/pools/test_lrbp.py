@@ -86,6 +86,29 @@ def test_c2_default_scale_is_the_published_sum_over_vggs_positions() -> None:
     torch.testing.assert_close(pool(x), explicit(rooted, pool) * 784, rtol=1e-6, atol=1e-12)
 
 
+def test_c2_gradients_in_closed_form() -> None:
+    """With M = X' X'^T / n, S = dl/ds and W_k = U+ U+^T - U- U-^T: dl/dX' = 2 sum_k S_k W_k X' / n, dl/dU = +-2 S M U.
+
+    The square root of the features before P has the damped slope 0.5 / (sqrt(z) + 0.1), z = |x| / scale.
+    """
+    x, scale, g = features(2, 9, 5), 20_000 / 784, features(1, 2, CLASSES, seed=1)[0]
+    pool = make(sqrt_scale=scale)
+    leaf = x.clone().requires_grad_()
+    found = torch.autograd.grad(pool(leaf), (leaf, pool.projection.weight, pool.factors, pool.bias), g)
+
+    rooted = x.sign() * (x.abs() / scale).sqrt()
+    p, u = pool.projection.weight.detach(), pool.factors.detach()
+    signs = torch.tensor([1.0] * (RANK // 2) + [-1.0] * (RANK // 2), dtype=torch.float64)
+    y = projected(rooted, pool).detach()
+    forms = torch.einsum("bk,kir,kjr,r->bij", g, u, u, signs)
+    dy = 2 * y @ forms / 9
+    slope = 0.5 / ((x.abs() / scale).sqrt() + 0.1) / scale
+    moment = y.mT @ y / 9
+    du = 2 * signs * torch.einsum("bk,bij,kjr->kir", g, moment, u)
+    for value, expected in zip(found, (dy @ p * slope, (dy.mT @ rooted).sum(0), du, g.sum(0)), strict=True):
+        torch.testing.assert_close(value, expected)
+
+
 def test_c2_parameters_of_the_published_network() -> None:
     pool = LowRankBilinearPool(512, num_classes=200)
     assert sum(p.numel() for p in pool.parameters()) == 51_300 + 160_200

@@ -28,6 +28,14 @@ def test_squared_gives_the_covariance_also_when_singular() -> None:
     torch.testing.assert_close(z @ z, covariance(x))
 
 
+def test_a2_by_default_round_off_is_no_eigenvalue() -> None:
+    """Every channel twice: half of the eigenvalues are zero. The trace of a power near zero counts those kept."""
+    x = features(1, 200, 60, dtype=torch.float32).relu().repeat(1, 1, 2)
+    default, paper = create_pool("mpn", 120, alpha=1e-6), create_pool("mpn", 120, alpha=1e-6, eps="paper")
+    kept = [round(unvech(pool(x))[0].double().trace().item()) for pool in (default, paper)]
+    assert kept[0] == 60 < kept[1]
+
+
 def test_normalizations_give_unit_norm_and_drop_the_scale() -> None:
     x = features(2, 30, 6)
     for normalization, order in (("spectral", 2), ("frobenius", "fro")):

@@ -130,12 +130,15 @@ def test_masks_and_weights_of_the_bare_sum() -> None:
 
 
 def test_weights_at_zero_are_floored() -> None:
-    pool, x = made(), features(2, 9, C).requires_grad_()
+    pool, x = made("netfv"), features(2, 9, C).requires_grad_()
     with torch.no_grad():
         pool.weight[0] = 0
         pool.weight[1, 0] = -1e-12
+        floored = pool.weight.clone()
+        floored[0], floored[1, 0] = 1e-7, -1e-7
     z = pool(x)
-    z.sum().backward()
+    torch.testing.assert_close(z, written_out(x, pool.logits, floored, pool.bias))
+    z.cumsum(1).sum().backward()
     assert z.isfinite().all() and x.grad is not None and x.grad.isfinite().all()
     assert all(p.grad.isfinite().all() for p in pool.parameters())
 
@@ -180,6 +183,7 @@ def test_published_size_and_parameters() -> None:
     assert fishernet.out_features == 16_384
     weight = fishernet.weight.detach()
     assert (weight.mean() - 1).abs() < 1e-3 and (weight.std() - 0.01).abs() < 1e-3 and not fishernet.bias.any()
+    assert not fishernet.logits.any()  # equal weights
 
 
 def test_wrong_use() -> None:

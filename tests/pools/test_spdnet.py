@@ -1,4 +1,4 @@
-"""The manifold network against scipy, its weights on their manifold, in float64 (METHODS B5)."""
+"""The manifold network against numpy and scipy, its weights on their manifold, in float64 (METHODS B5)."""
 
 import copy
 import pickle
@@ -19,29 +19,42 @@ def make(c: int = 8, **options: object) -> ManifoldPool:
     return ManifoldPool(c, **options).double()
 
 
-def direct(pool: ManifoldPool, x: Tensor) -> Tensor:
-    """Layer by layer with numpy and scipy, image by image."""
+def direct(
+    pool: ManifoldPool, x: Tensor, *, regularizer: float = 1e-4, bounds: tuple[float, float] = (1e-4, 1e4), **_: object
+) -> Tensor:
+    """Layer by layer with numpy, image by image, with the published numbers."""
     result = []
     for item in x.numpy():
         a = np.cov(item.T)
-        a = a + pool.regularizer * np.trace(a) * np.eye(len(a))
+        a = a + regularizer * np.trace(a) * np.eye(len(a))
         for bilinear in pool.maps:
             w = bilinear.weight.detach().numpy()
             values, u = np.linalg.eigh(w.T @ a @ w)
-            a = (u * np.clip(values, pool.low, pool.high)) @ u.T
-        result.append(np.real(linalg.logm(a)).flatten())
+            values = np.clip(values, *bounds)
+            a = (u * values) @ u.T
+        result.append(((u * np.log(values)) @ u.T).flatten())
     return torch.from_numpy(np.stack(result))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"dims": (6, 6, 3)}, {"manifold": "free"}, {"regularizer": 1e-3}, {"dims": [5], "bounds": (0.4, 1.2)}],
+    [{}, {"dims": (6, 6, 3)}, {"manifold": "free"}, {"regularizer": 1e-3}, {"dims": 5, "bounds": (0.4, 1.2)}],
 )
 def test_equals_the_layers_one_by_one(options: dict[str, object]) -> None:
     x, pool = features(2, 30, 8) + 1, make(**options)
     order = pool.maps[-1].parameter.shape[1]
     assert pool.out_features == order**2
-    torch.testing.assert_close(pool(x), direct(pool, x), rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(pool(x), direct(pool, x, **options), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.01, 100.0, 1e4])
+def test_b5_eigenvalues_at_both_published_bounds(scale: float) -> None:
+    x, pool = scale * features(2, 30, 8), make()
+    expected = direct(pool, x)
+    torch.testing.assert_close(pool(x), expected, rtol=1e-9, atol=1e-9)
+    outside = {1e-4: np.log(1e-4), 1e4: np.log(1e4)}
+    if scale in outside:
+        torch.testing.assert_close(expected, outside[scale] * torch.eye(4).double().flatten().expand(2, 16))
 
 
 def test_triangle_is_a_part_of_the_whole() -> None:
@@ -157,7 +170,8 @@ def test_every_option_is_finite_on_hard_cases(options: dict[str, object]) -> Non
         ({"manifold": "grassmann"}, "`manifold` must be one of"),
         ({"vectorization": "upper"}, "`vectorization` must be one of"),
         ({"bounds": (1.0, 0.5)}, "low=1.0, high=0.5"),
-        ({"regularizer": -1.0}, "`regularizer` must not be negative"),
+        ({"regularizer": -1.0}, "`regularizer` must be finite and not negative; got -1"),
+        ({"regularizer": float("nan")}, "`regularizer` must be finite and not negative; got nan"),
     ],
 )
 def test_wrong_options_are_refused(option: dict[str, object], message: str) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import covpool
@@ -38,8 +39,8 @@ def _pool(name: str) -> Table:
     info = covpool.pool_info(name)
     table = Table(title=f"{info.name}: {info.title}", show_header=False)
     for key in ("paper", "order", "formula", "size", "cost"):
-        table.add_row(key, getattr(info, key))
-    table.add_row("options", _options(info.options) or "none of its own")
+        table.add_row(key, escape(getattr(info, key)))
+    table.add_row("options", escape(_options(info.options)) or "none of its own")
     table.add_row("example", f'covpool.create_pool("{name}", in_features=512, reduce_to=256)')
     return table
 
@@ -48,8 +49,8 @@ def _block(name: str) -> Table:
     info = covpool.block_info(name)
     table = Table(title=f"{info.name}: {info.title}", show_header=False)
     for key in ("paper", "formula", "place", "parameters"):
-        table.add_row(key, getattr(info, key))
-    table.add_row("options", _options(info.options))
+        table.add_row(key, escape(getattr(info, key)))
+    table.add_row("options", escape(_options(info.options)))
     table.add_row("example", f'covpool.insert(timm.create_model("resnet50"), "{name}")')
     return table
 

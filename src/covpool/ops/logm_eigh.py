@@ -40,7 +40,7 @@ def logm_eigh(
     """
     check_square("a", a)
     check_choice("null_gradient", null_gradient, ("exact", "released"))
-    if eps < 0:
+    if not eps >= 0:
         raise ValueError(f"`eps` must not be negative; got {eps}")
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())

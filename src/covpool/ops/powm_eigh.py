@@ -74,6 +74,8 @@ def divide_by_norm(
 def check_options(eps: Threshold | float, normalization: Normalization | None, null_gradient: NullGradient) -> None:
     if isinstance(eps, str):
         check_choice("eps", eps, ("rank", "paper"))
+    elif not eps >= 0:
+        raise ValueError(f"`eps` must not be negative, or round-off below zero has no power; got {eps}")
     check_choice("normalization", normalization, (None, "spectral", "frobenius"))
     check_choice("null_gradient", null_gradient, ("exact", "released"))
 

@@ -1,5 +1,6 @@
 """Log-Euclidean second-order pooling (DeepO2P)."""
 
+import math
 from typing import Any, Literal
 
 from torch import Tensor
@@ -55,8 +56,8 @@ class LogEuclideanPool(Pool):
         check_choice("scale", scale, ("none", "mean", "released"))
         check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_choice("null_gradient", null_gradient, ("exact", "released"))
-        if eps <= 0:
-            raise ValueError(f"`eps` must be positive, as the moment may be singular; got {eps}")
+        if not 0 < eps < math.inf:
+            raise ValueError(f"`eps` must be positive and finite, as the moment may be singular; got {eps}")
         super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)
         self.eps, self.scale, self.vectorization, self.null_gradient = eps, scale, vectorization, null_gradient
 

@@ -1,5 +1,6 @@
 """The manifold network of covariance matrices (SPDNet layers): BiMap, ReEig, LogEig."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -60,7 +61,7 @@ class ManifoldPool(Pool):
     """The covariance, made smaller by bilinear maps with clipped eigenvalues between them, then its logarithm.
 
     Args:
-        dims: orders of the matrix after each BiMap and ReEig; one that halves the channels by default.
+        dims: order of the matrix after each BiMap and ReEig; one that halves the channels by default.
         manifold: "stiefel" keeps the weights orthonormal under any optimiser; "free" trains them as they are, as the
             released code does.
         regularizer: added to the diagonal in units of the trace; 1e-3 in the authors' temporal model.
@@ -76,7 +77,7 @@ class ManifoldPool(Pool):
         self,
         in_features: int,
         *,
-        dims: Sequence[int] | None = None,
+        dims: int | Sequence[int] | None = None,
         manifold: Manifold = "stiefel",
         regularizer: float = 1e-4,
         bounds: tuple[float, float] = (1e-4, 1e4),
@@ -86,8 +87,8 @@ class ManifoldPool(Pool):
         check_choice("manifold", manifold, ("stiefel", "free"))
         check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_bounds(*bounds)
-        if regularizer < 0:
-            raise ValueError(f"`regularizer` must not be negative; got {regularizer}")
+        if not 0 <= regularizer < math.inf:
+            raise ValueError(f"`regularizer` must be finite and not negative; got {regularizer}")
         super().__init__(in_features, lambda c: vector_size(_orders(c, dims)[-1], vectorization), **common)
         orders = _orders(self.channels[0], dims)
         self.maps = nn.ModuleList(BilinearMap(m, k, manifold) for m, k in pairwise(orders))
@@ -107,9 +108,10 @@ class ManifoldPool(Pool):
         return zero_if_empty(vectorize(z, self.vectorization), w)
 
 
-def _orders(c: int, dims: Sequence[int] | None) -> list[int]:
+def _orders(c: int, dims: int | Sequence[int] | None) -> list[int]:
     """The orders of the matrices, from c on; they may not grow, as then no map has orthonormal columns."""
-    orders = [c, max(c // 2, 1)] if dims is None else [c, *dims]
+    steps = (max(c // 2, 1),) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    orders = [c, *steps]
     for order in orders:
         check_positive_int("dims", order)
     if len(orders) < 2 or any(k > m for m, k in pairwise(orders)):
