@@ -45,7 +45,7 @@ def test_the_table_says_what_the_logs_say(made: tuple[Path, Result]) -> None:
         assert low - 1e-3 <= top1[pool] <= high + 1e-3
         if pool != "avg":
             assert cells[3] == f"{100 * (top1[pool] - top1['avg']):+.1f}"
-    assert [table_row(result.output, pool)[5] for pool in POOLS] == ["48", "1,176", "2,304", "1,176"]
+    assert [table_row(result.output, pool)[5] for pool in POOLS] == ["32", "528", "1,024", "528"]
 
 
 def test_plot_and_page_are_there_and_need_nothing_else(made: tuple[Path, Result]) -> None:
@@ -53,7 +53,14 @@ def test_plot_and_page_are_there_and_need_nothing_else(made: tuple[Path, Result]
     assert "demo.png" in result.output and "demo.html" in result.output
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "demo.html").read_text()
-    for text in ("iSQRT-COV", "no known copyright restrictions", "48 test tiles", "<svg", "data:image/png;base64,"):
+    for text in (
+        "iSQRT-COV",
+        "no known copyright restrictions",
+        "48 test tiles",
+        "32 channels at 144 positions",
+        "<svg",
+        "data:image/png;base64,",
+    ):
         assert text in page
     assert "http" not in page
     assert table_row(result.output, "isqrt")[1] in page

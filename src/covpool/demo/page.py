@@ -45,6 +45,8 @@ def write_page(path: Path, rows: Sequence[Row], recipe: Recipe) -> None:
         samples=[(p.name, _examples(tiles / "train" / p.name), _examples(tiles / "test" / p.name)) for p in PICTURES],
         plots=plots_for_page(rows),
         size=SIZE,
+        positions=rows[0].spectra.positions,
+        channels=rows[0].spectra.before.shape[1],
         recipe=recipe,
         toml=to_toml(recipe),
         pictures=PICTURES,

@@ -20,7 +20,7 @@ from covpool.train.parse import RECIPE, read_recipe
 from covpool.train.recipe import Recipe
 
 # Each the best for its pool of those that recipes/demo.toml lists, on the validation tiles, with seeds not used here.
-LEARNING_RATES = {"avg": 0.1, "cov": 0.1, "bcnn": 1.0, "isqrt": 0.3}
+LEARNING_RATES = {"avg": 0.3, "cov": 0.1, "bcnn": 0.3, "isqrt": 0.1}
 BASELINE = "avg"
 
 
