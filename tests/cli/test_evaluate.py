@@ -33,10 +33,11 @@ def checkpoint(tmp_path: Path, root: Path) -> Path:
 
 
 def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
-    out = tmp_path / "found.json"
+    out = tmp_path / "not" / "there" / "found.json"
     result = run("eval", checkpoint, "--data", root, "--workers", 0, "--device", "cpu", "--flip", "--json", out)
     assert result.exit_code == 0, result.output
-    assert "top-1" in result.output and "worst classes" in result.output and "12 images" in result.output
+    assert "top-1" in result.output and "worst classes" in result.output
+    assert "12 images; central crop, averaged over the mirror images; calibration" in result.output
     found = json.loads(out.read_text())
     assert found["images"] == 12 and set(found["by_class"]) == set(CLASSES)
     assert f"{found['top1']:.2%}" in result.output
@@ -44,13 +45,15 @@ def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, 
 
 def test_the_data_of_the_recipe_is_taken_by_default(checkpoint: Path) -> None:
     result = run("eval", checkpoint, checkpoint, "--workers", 0, "--device", "cpu", "--crops", 10)
-    assert result.exit_code == 0 and "12 images" in result.output
+    assert result.exit_code == 0 and "12 images; ten crops; calibration" in result.output
 
 
 def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "no folder" in refused("eval", checkpoint, "--data", tmp_path / "none")
     assert "--crops must be 1 or 10" in refused("eval", checkpoint, "--crops", 5)
     assert "softmax or svm" in refused("eval", checkpoint, "--classifier", "forest")
+    assert "leave --crops out" in refused("eval", checkpoint, "--classifier", "svm", "--crops", 10)
+    assert "--device must be cpu" in refused("eval", checkpoint, "--device", "abacus", "--workers", 0)
     assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
     assert "only inat2018" in refused("eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv")
@@ -75,6 +78,22 @@ def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path
     lines = [json.loads(line) for line in result.output.splitlines()]
     assert result.exit_code == 1 and len(lines) == len(pictures)
     assert "error" in lines[1] and lines[0]["classes"] and lines[2]["classes"]
+
+
+def test_a_broken_picture_is_refused_with_the_option_that_skips_it(checkpoint: Path, root: Path) -> None:
+    (root / "test" / "class1" / "test_1_0.png").write_text("no picture")
+    said = refused("eval", checkpoint, "--workers", 0, "--device", "cpu")
+    assert "test_1_0.png cannot be read (not a picture, or damaged)" in said and "add --skip-broken" in said
+    assert "11 images; 1 left out" in run("eval", checkpoint, "--workers", 0, "--skip-broken").output
+
+
+def test_names_in_brackets_are_shown_as_they_are(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    picture = next((root / "test" / "class1").iterdir())
+    odd = tmp_path / "[red]bird[" / "] ä.png"
+    odd.parent.mkdir()
+    odd.write_bytes(picture.read_bytes())
+    result = run("predict", checkpoint, odd, "--device", "cpu")
+    assert result.exit_code == 0 and "[red]bird[/] ä.png" in result.output
 
 
 def test_nothing_to_predict(checkpoint: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_a_table_a_record_a_plot_and_no_work_twice(root: Path, tmp_path: Path) -
     result = run("probe", "--data", root, *SETTINGS, "pools=[avg,isqrt:iterations=3,lrbp:bottleneck=99]", *files)
     assert result.exit_code == 0, result.output
     assert "not distinguishable from the best" in result.output and "failed" in result.output
+    assert "peak MiB" not in result.output, "what a CPU does not tell takes no room"
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert [(line["pool"], line["seed"]) for line in lines[:4]] == [
         *[("avg", 0), ("avg", 1), ("isqrt:iterations=3", 0), ("isqrt:iterations=3", 1)],

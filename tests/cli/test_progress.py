@@ -15,15 +15,40 @@ def test_what_is_said() -> None:
         bar({"event": "step", "step": 10, "epoch": 1, "loss": 1.5, "accuracy": 0.25, **speeds})
         bar({"event": "broken", "step": 10, "part": "train", "path": "a/[b].jpg"})
         learnt = {"train_loss": 1.4, "train_top1": 0.3}
-        bar({"event": "epoch", "step": 10, "epoch": 1, **learnt, "top1": 0.5, "top3": 1.0, "seconds": 2.0})
+        bar(
+            {
+                "event": "epoch",
+                "step": 10,
+                "epoch": 1,
+                **learnt,
+                "top1": 0.5,
+                "top3": 1.0,
+                "seconds": 2.0,
+                "evaluation_seconds": 5.0,
+            }
+        )
         bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
     said = screen.getvalue()
     for words in (
         "the backbone from file.pth",
         "10/20",
-        "loss 1.500  accuracy 25.0%  100 images/s (waits for images: 900 without)",
+        "loss 1.500  accuracy 25.0%  100 images/s, waits 89%",
         "cannot be read and is left out: a/[b].jpg",
-        "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  2 s",
+        "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  7 s",
         "epoch 2: loss 1.4000  accuracy 30.00%  test: not judged",
     ):
         assert words in said, words
+
+
+def test_nothing_is_left_of_a_bar_that_never_began() -> None:
+    screen = io.StringIO()
+    with ProgressBar(Console(file=screen)):
+        pass
+    assert not screen.getvalue().strip()
+
+
+def test_lines_are_not_broken_so_that_paths_can_be_copied() -> None:
+    screen, path = io.StringIO(), "birds/" + "a long name/" * 20 + "1.jpg"
+    with ProgressBar(Console(file=screen, width=80)) as bar:
+        bar({"event": "broken", "step": 10, "part": "train", "path": path})
+    assert path in screen.getvalue()

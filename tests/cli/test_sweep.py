@@ -22,7 +22,8 @@ def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Pat
     out = tmp_path / "swept"
     asked = ("sweep", recipe, "pool.iterations=[1,0]", "seed=[0,1]", "--out", out)
     result = run(*asked)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
+    assert f"in {out}: sweep.csv, sweep.jsonl, sweep.png" in result.output
     assert "1 of 4: pool.iterations=1,seed=0" in result.output
     assert "pool.iterations=0,seed=1 failed: ValueError" in result.output
     with (out / "sweep.csv").open() as file:
@@ -36,7 +37,7 @@ def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Pat
     assert float(rows[0]["top1_mean"]) == pytest.approx((runs[0]["top1"] + runs[1]["top1"]) / 2)
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
     again = run(*asked)
-    assert again.exit_code == 0 and "1 of 4" not in again.output and "3 of 4" in again.output
+    assert again.exit_code == 1 and "1 of 4" not in again.output and "3 of 4" in again.output
 
 
 def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:

@@ -33,6 +33,21 @@ def test_a_picture_is_rgb_whatever_the_file(tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(images.load(i)), np.dstack([grey] * 3))
 
 
+def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
+    grey = np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
+    for name in ("grey.png", "grey.tif"):
+        Image.fromarray(grey).save(tmp_path / name)
+        found = np.asarray(Images([tmp_path / name], [0], ("one",)).load(0))
+        assert np.array_equal(found, np.dstack([(grey / 65536 * 256).astype(np.uint8)] * 3))
+
+
+def test_a_palette_with_transparency_is_read_without_a_warning(tmp_path: Path) -> None:
+    grey = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    path = tmp_path / "palette.png"
+    Image.fromarray(grey).convert("P").save(path, transparency=bytes(range(256)))
+    assert np.array_equal(np.asarray(Images([path], [0], ("one",)).load(0)), np.dstack([grey] * 3))
+
+
 @pytest.mark.parametrize("kind", ["truncated jpeg", "truncated png", "text", "empty", "missing", "folder"])
 def test_what_cannot_be_read_is_named_with_its_reason(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("picture.png" if kind == "truncated png" else "picture.jpg")

@@ -194,3 +194,8 @@ def test_a_folder_without_classes_or_pictures_is_refused(tmp_path: Path) -> None
     (tmp_path / "train").rename(tmp_path / "training")
     with pytest.raises(ValueError, match=r"must hold the folder train .* there lies test/, training/"):
         open_data(Data(root=str(tmp_path)))
+
+
+def test_a_single_class_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"two classes or more .* has class0 alone"):
+        open_data(Data(root=str(trees.make_folder(tmp_path, classes=1))))

@@ -16,7 +16,7 @@ from covpool.data.sets import Splits, open_data
 from covpool.data.transforms import preprocessing
 from covpool.train import pooled
 from covpool.train.evaluate import Protocol, evaluate, fused_scores
-from data.trees import break_picture, make_folder
+from data.trees import break_picture, make_folder, picture
 
 SIZE, SIDE = 32, 36
 AUGMENT = Augment(size=SIZE, resize=(SIDE, SIDE))
@@ -129,6 +129,18 @@ def test_pooled_features_are_kept_and_found_again(
     assert len(list((tmp_path / "features").iterdir())) == 2
     monkeypatch.setattr(pooled, "_representation", None)  # nothing is computed again
     assert torch.equal(fused_scores([path], splits, data, protocol)[0], first)
+
+
+def test_pooled_features_of_a_picture_that_was_replaced_are_computed_again(
+    splits: Splits, data: Data, tmp_path: Path
+) -> None:
+    path = checkpoint(tmp_path, splits.test.classes)
+    protocol = Protocol(classifier="svm", features=tmp_path / "features")
+    before, _ = fused_scores([path], splits, data, protocol)
+    picture(splits.test.paths[0], size=(70, 50), hue=999)
+    after, _ = fused_scores([path], splits, data, protocol)
+    changed = (before != after).any(1)
+    assert changed[0] and not changed[1:].any()
 
 
 def test_the_representation_of_a_pool_that_gives_scores(splits: Splits, data: Data, tmp_path: Path) -> None:

@@ -196,3 +196,9 @@ def test_a_run_is_not_overwritten(root: Path, tmp_path: Path) -> None:
     train(recipe, tmp_path / "mistaken")  # nothing of worth was there
     with pytest.raises(ValueError, match="is not the folder of a run"):
         train(recipe, tmp_path / "empty", resume=True)
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem_of_all_processes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="Not a directory"):
+        train(tiny_recipe(make_tree(tmp_path / "tree", train=4)), tmp_path / "file" / "run")

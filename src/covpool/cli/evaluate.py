@@ -3,18 +3,23 @@
 import json as json_format
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from covpool._check import check_positive_int, require
 from covpool.cli.data_option import split_data
+from covpool.cli.device_option import chosen_device
+from covpool.cli.output import make_folder
 from covpool.data.options import Data
 from covpool.io.checkpoint import read_metadata
+
+if TYPE_CHECKING:
+    from covpool.train.evaluate import Protocol
 
 CLASSES_SHOWN = 10
 
@@ -41,7 +46,10 @@ def evaluate_command(
 ) -> None:
     """Judge checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration; several are fused."""
     check_positive_int("--batch-size", batch_size)
+    if classifier == "svm" and crops != "1":
+        raise ValueError("--classifier svm judges the central crop and its mirror image: leave --crops out")
     require("torchmetrics", "train")
+    from covpool.data.images import BrokenImage
     from covpool.data.sets import open_data
     from covpool.train.evaluate import Protocol, fused_scores
     from covpool.train.judge import judge
@@ -58,26 +66,33 @@ def evaluate_command(
             flip=flip,
             classifier=_classifier(classifier),
             batch_size=batch_size,
-            device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            device=chosen_device(device),
             features=features if classifier == "svm" else None,
             on_progress=lambda what, done, of: bar.update(task, description=what, completed=done, total=of or None),
         )
-        scores, targets = fused_scores(checkpoints, splits, chosen, protocol)
+        try:
+            scores, targets = fused_scores(checkpoints, splits, chosen, protocol)
+        except BrokenImage as broken:
+            raise ValueError(
+                f"{broken.path} cannot be read ({broken.reason}): mend or remove it, or add --skip-broken"
+            ) from broken
     if submission is not None:
+        make_folder(submission)
         write_submission(submission, scores, splits.test)
-        console.print(f"{len(splits.test)} pictures answered in {submission}")
+        console.print(f"{len(splits.test)} pictures answered in {submission}", markup=False, soft_wrap=True)
         return
     found = judge(scores, targets, splits.test.classes, probabilities=classifier == "softmax")
     console.print(_accuracies(found.accuracy, found.interval))
     left_out = f"; {found.unread} left out" if found.unread else ""
     calibration = "" if found.calibration_error is None else f"; calibration error {found.calibration_error:.3f}"
-    console.print(f"{found.images} images{left_out}{calibration}", highlight=False)
+    console.print(f"{found.images} images{left_out}; {_how(protocol)}{calibration}", highlight=False)
     console.print(_worst(found.by_class))
     if json is not None:
         settings: dict[str, object] = {"crops": protocol.crops, "flip": flip, "classifier": classifier}
         settings |= {"checkpoints": [str(path) for path in checkpoints], "data": chosen.name, "split": chosen.split}
+        make_folder(json)
         json.write_text(json_format.dumps({**settings, **found.as_json()}, indent=2) + "\n")
-        console.print(f"written to {json}")
+        console.print(f"written to {json}", markup=False, highlight=False, soft_wrap=True)
 
 
 def data_of(checkpoint: Path, asked: str, split: int) -> Data:
@@ -110,6 +125,14 @@ def _classifier(name: str) -> Literal["softmax", "svm"]:
     raise ValueError(f"--classifier must be softmax or svm; got {name!r}")
 
 
+def _how(protocol: "Protocol") -> str:
+    """Which protocol the figures are of."""
+    if protocol.classifier == "svm":
+        return "SVMs, averaged over the mirror images"
+    crops = "central crop" if protocol.crops == 1 else "ten crops"
+    return crops + ", averaged over the mirror images" * protocol.flip
+
+
 def _accuracies(accuracy: dict[str, float], interval: dict[str, tuple[float, float]]) -> Table:
     table = Table("", "accuracy", "error", "95 % interval of the accuracy")
     for name, value in accuracy.items():
@@ -121,5 +144,5 @@ def _accuracies(accuracy: dict[str, float], interval: dict[str, tuple[float, flo
 def _worst(by_class: list[tuple[str, int, float]]) -> Table:
     table = Table("class", "images", "top-1", title=f"the {min(CLASSES_SHOWN, len(by_class))} worst classes")
     for name, count, top1 in by_class[:CLASSES_SHOWN]:
-        table.add_row(name, str(count), f"{top1:.1%}")
+        table.add_row(escape(name), str(count), f"{top1:.1%}")
     return table

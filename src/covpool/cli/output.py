@@ -1,4 +1,4 @@
-"""Where a command that turns one file into another writes."""
+"""Where commands write."""
 
 from pathlib import Path
 
@@ -15,3 +15,8 @@ def output_path(source: Path, suffix: str, asked: Path | None) -> Path:
     if asked is None and path.exists():
         raise ValueError(f"{path} is there already: name a file with --out, or that one to replace it")
     return path
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of a file that is to be written: no result is lost for want of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,12 +4,13 @@ import json as json_format
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from covpool._check import check_positive_int, require
+from covpool.cli.device_option import chosen_device
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -29,9 +30,9 @@ def predict_command(
     require("torchvision", "models")
     from covpool.train.predict import predict
 
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    unread = 0
+    place, unread = chosen_device(device), 0
     table = Table("picture", "class", "probability")
+    table.columns[0].overflow = "fold"  # whole names
     found = predict(checkpoint, _files(pictures), top=top, flip=flip, batch_size=batch_size, device=place)
     for prediction in found:
         unread += bool(prediction.error)
@@ -42,7 +43,9 @@ def predict_command(
             continue
         rows = prediction.classes or (((f"cannot be read: {prediction.error}"), None),)
         for i, (name, value) in enumerate(rows):
-            table.add_row("" if i else str(prediction.path), name, "" if value is None else f"{value:.2%}")
+            table.add_row(
+                "" if i else escape(str(prediction.path)), escape(name), "" if value is None else f"{value:.2%}"
+            )
     if not json:
         Console().print(table)
     if unread:

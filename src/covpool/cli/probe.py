@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -16,6 +17,8 @@ from covpool._check import require
 from covpool.bench.measure import busy_time, peak_memory, time_in_turns
 from covpool.bench.record import environment
 from covpool.cli.data_option import split_data
+from covpool.cli.device_option import chosen_device
+from covpool.cli.output import make_folder
 
 if TYPE_CHECKING:
     from covpool.train.probe_run import Run
@@ -49,7 +52,7 @@ def probe_command(
     from covpool.train.probe_summary import summarize
 
     chosen = read_probe([*(settings or []), *given])
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = torch.device(chosen_device(device))
     known = read_runs(json) if json is not None else []
     where = environment(place, 0)
     console = Console()
@@ -64,23 +67,25 @@ def probe_command(
         for run in probe(chosen, device=place, known=known, measure=_costs, on_progress=tell):
             runs.append(run)
             if json is not None and run not in known:
-                json.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(json)
                 with json.open("a") as file:
                     file.write(json_format.dumps({**where, **run.as_json()}) + "\n")
     rows = summarize(runs)
     title = (
         f"{chosen.backbone} on {Path(chosen.data.root).name}, {chosen.reduce_to or 'all'} channels, {where['device']}"
     )
-    console.print(title, *_tables(rows), sep="\n", highlight=False)
+    console.print(escape(title), *_tables(rows), sep="\n", highlight=False)
     console.print(_remarks(runs, known), highlight=False)
     if markdown is not None:
+        make_folder(markdown)
         markdown.write_text(_markdown(title, rows))
-        console.print(f"table: {markdown}")
+        console.print(f"table: {markdown}", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:
         from covpool.train.probe_plot import plot_probe
 
+        make_folder(plot)
         plot_probe(rows, plot, title)
-        console.print(f"plot: {plot}")
+        console.print(f"plot: {plot}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _costs(call: Callable[[], None], device: torch.device) -> dict[str, float | None]:
@@ -129,13 +134,15 @@ def _cells(row: "Row") -> list[str]:
 
 
 def _tables(rows: "list[Row]") -> Iterator[Table]:
-    """One per group: nothing is ranked within."""
+    """One per group: nothing is ranked within. Columns that say nothing are left out, to fit into a terminal."""
+    cells = {row.pool: _cells(row) for row in rows}
+    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", "-") for line in cells.values())]
     for heading, members in _groups(rows):
         table = Table(title=heading, title_justify="left")
-        for column in HEADINGS:
+        for column in (HEADINGS[i] for i in shown):
             table.add_column(column, justify="left" if column in ("pool", "remarks") else "right", overflow="fold")
         for row in members:
-            table.add_row(*_cells(row))
+            table.add_row(*(escape(cells[row.pool][i]) for i in shown))
         yield table
 
 

@@ -37,6 +37,8 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._bar.tasks[self._steps].total is None:  # an error before the first step: an empty bar says nothing
+            self._bar.update(self._steps, visible=False)
         self._bar.stop()
 
     def __call__(self, event: Event) -> None:
@@ -60,13 +62,13 @@ class ProgressBar:
             self._bar.update(self._caching, completed=done, total=count, visible=done < count)
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _step(event: Event) -> str:
     speed = f"{event['images_per_s']:.0f} images/s"
     if event["compute_images_per_s"] > 1.1 * event["images_per_s"]:
-        speed += f" (waits for images: {event['compute_images_per_s']:.0f} without)"
+        speed += f", waits {1 - event['images_per_s'] / event['compute_images_per_s']:.0%}"
     return f"loss {event['loss']:.3f}  accuracy {event['accuracy']:.1%}  {speed}"
 
 
@@ -75,4 +77,5 @@ def _epoch(event: Event) -> str:
     found: dict[str, Any] = {f"top-{k}": event.get(f"top{k}") for k in (1, 3, 5)}
     test = "  ".join(f"{name} {value:.2%}" for name, value in found.items() if value is not None)
     learnt = f"loss {event['train_loss']:.4f}  accuracy {event['train_top1']:.2%}"
-    return f"epoch {event['epoch']}: {learnt}  test: {test or 'not judged'}  {event['seconds']:.0f} s"
+    seconds = event["seconds"] + event.get("evaluation_seconds", 0.0)
+    return f"epoch {event['epoch']}: {learnt}  test: {test or 'not judged'}  {seconds:.0f} s"

@@ -7,11 +7,12 @@ import typer
 from rich.console import Console
 
 from covpool._check import require
+from covpool.cli.device_option import chosen_device
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="the folder of a run, finished or not")],
-    device: Annotated[str, typer.Option(help="cpu or cuda; the GPU if there is one")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu or cuda; the recipe's, else the GPU if there is one")] = "",
 ) -> None:
     """Write RUN/report.html: curves, accuracy, mistakes with pictures, spectra, settings, timings, in one file."""
     require("jinja2", "train")
@@ -19,5 +20,5 @@ def report(
 
     console = Console()
     with console.status("judging the test images"):
-        path = write_report(run, device=device)
+        path = write_report(run, device=chosen_device(device) if device else "auto")
     console.print(f"wrote {path}", markup=False, highlight=False)

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -10,6 +9,7 @@ from rich.table import Table
 
 import covpool
 from covpool._check import did_you_mean
+from covpool.cli.device_option import chosen_device
 from covpool.models import Efficiency, efficiency
 
 
@@ -26,7 +26,7 @@ def show(
     elif name in covpool.list_blocks():
         console.print(_block(name))
     elif name in covpool.list_models():
-        place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        place = chosen_device(device)
         with console.status(f"building {name}" + (" and measuring it" if measure else "")):
             row = efficiency(name, measure=measure, device=place, batch=batch)
         console.print(_model(row))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from covpool._check import require
@@ -31,6 +32,8 @@ def sweep_command(
     dry_run: Annotated[bool, typer.Option(help="list the trainings, and stop")] = False,
 ) -> None:
     """Train a grid of settings; mean and deviation over seeds and splits. Called again, it goes on where it was.
+
+    The exit code is 1 if one of the trainings failed.
 
     As in: covpool sweep finetune pool.iterations=[1,3,5] seed=[0,1,2] data.root=birds
     """
@@ -69,9 +72,13 @@ def sweep_command(
     for outcome in outcomes:
         if outcome.failed:
             console.print(f"{outcome.run.name} failed: {outcome.failed}", markup=False, highlight=False)
+    written = [TABLE, RUNS]
     if any(row.sound for row in rows):
         plot_sweep(rows, folder / PLOT, folder.name)
-    console.print(f"{TABLE}, {RUNS} and {PLOT} are in {folder}", markup=False, highlight=False)
+        written.append(PLOT)
+    console.print(f"in {folder}: {', '.join(written)}", markup=False, highlight=False, soft_wrap=True)
+    if any(outcome.failed for outcome in outcomes):
+        raise typer.Exit(1)
 
 
 def _table(rows: "list[Row]") -> Table:
@@ -82,7 +89,7 @@ def _table(rows: "list[Row]") -> Table:
         table.add_column(heading, justify="left" if heading in keys else "right", overflow="fold")
     for row in rows:
         counts = (str(len(row.outcomes)), str(len(row.outcomes) - len(row.sound) or "-"))
-        table.add_row(*row.point.values(), *counts, _figure(row, "top1"), _figure(row, "top5"))
+        table.add_row(*map(escape, row.point.values()), *counts, _figure(row, "top1"), _figure(row, "top5"))
     return table
 
 

@@ -1,6 +1,7 @@
 """`covpool train`: a recipe in, checkpoints and a log out."""
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from covpool.train.loop import Result
 
 # What may differ when a run is resumed: nothing of the result depends on it.
-CHANGEABLE = ("data.root", "data.workers", "devices.", "train.log_every", "train.save_every")
+CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "train.save_every")
 
 
 def train_command(
@@ -36,6 +37,8 @@ def train_command(
 
     Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE ...
     """
+    if resume is not None and out is not None:
+        raise ValueError("a run is resumed in its own folder: give --resume or --out, not both")
     if resume is not None:
         chosen = _resumed(resume, [text for text in (recipe, *(settings or [])) if text])
     elif recipe:
@@ -55,16 +58,18 @@ def train_command(
         with ProgressBar(console) as bar:
             result = train(chosen, folder, resume=resume is not None, on_event=bar)
     except Stopped as stopped:
-        console.print(str(stopped), markup=False)
+        console.print(str(stopped), markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
-    console.print(_summary(result), markup=False, highlight=False)
+    console.print(_summary(result), markup=False, highlight=False, soft_wrap=True)
     if report and is_first:
         _report(folder, console)
 
 
 def _resumed(run: Path, settings: list[str]) -> Recipe:
     for setting in settings:
-        if not setting.startswith(CHANGEABLE):
+        if "=" not in setting:
+            raise ValueError(f"a run is resumed with the recipe in its folder: leave {setting!r} out")
+        if not any(fnmatchcase(setting.partition("=")[0], key) for key in CHANGEABLE):
             raise ValueError(
                 f"{setting!r} cannot change in a run that is resumed; only {', '.join(CHANGEABLE)} can: start a new run"
             )
@@ -79,9 +84,10 @@ def _report(run: Path, console: Console) -> None:
 
     with console.status("judging the test images for the report"):
         path = write_report(run)
-    console.print(f"report: {path}", markup=False, highlight=False)
+    console.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _summary(result: "Result") -> str:
     best = f"best top-1 {result.best:.2%} after epoch {result.best_epoch}; " if result.best_epoch else ""
-    return f"{result.epochs} epochs in {result.seconds:.0f} s; {best}everything is in {result.run}"
+    epochs = "1 epoch" if result.epochs == 1 else f"{result.epochs} epochs"
+    return f"{epochs}, {result.seconds:.0f} s of training; {best}everything is in {result.run}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
+import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 UNKNOWN = -1  # the target of a picture whose class nobody told
 
@@ -73,7 +74,7 @@ class Images:
         path = self.paths[index]
         try:
             with Image.open(path) as image:
-                return image.convert("RGB")
+                return _rgb(image)
         except Exception as error:  # of a damaged file PIL complains in many ways
             raise BrokenImage(path, _reason(error)) from error
 
@@ -83,7 +84,18 @@ class Images:
         return Images(paths, self.targets + other.targets, self.classes, self.ids + other.ids)
 
 
+def _rgb(image: Image.Image) -> Image.Image:
+    """The picture in RGB, without its transparency; 16 bits are scaled to 8, where PIL alone would cut them off."""
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # the same colours, but PIL warns of the direct way
+    return image.convert("RGB")
+
+
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):  # whose words repeat the path
+        return "not a picture, or damaged"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return f"{type(error).__name__}: {error}".split("\n")[0]

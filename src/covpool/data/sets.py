@@ -87,3 +87,5 @@ def _check_pictures(splits: Splits, root: Path) -> None:
                 f"every class must have pictures in training and test; the {name} part of {root} has none of {listed}: "
                 "add pictures, or remove the class from the other part too"
             )
+    if len(splits.train.classes) < 2:
+        raise ValueError(f"there must be two classes or more to tell apart; {root} has {splits.train.classes[0]} alone")

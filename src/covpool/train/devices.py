@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.fsdp import FSDPStrategy
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from covpool._check import check_choice
@@ -32,13 +33,19 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // count
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it announces stands in the recipe
-    return Fabric(
-        accelerator=devices.accelerator,
-        devices=count,
-        num_nodes=nodes,
-        strategy=devices.strategy,
-        precision=PRECISIONS[precision],
-    )
+    try:
+        return Fabric(
+            accelerator=devices.accelerator,
+            devices=count,
+            num_nodes=nodes,
+            strategy=devices.strategy,
+            precision=PRECISIONS[precision],
+        )
+    except (MisconfigurationException, ValueError) as error:
+        raise ValueError(
+            f"`devices` must name what this machine has; got accelerator {devices.accelerator!r}, devices "
+            f"{devices.devices!r}, strategy {devices.strategy!r}: {error}"
+        ) from error
 
 
 @contextmanager

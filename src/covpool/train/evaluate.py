@@ -19,7 +19,7 @@ from covpool.data.transforms import Crops, augment_of, preprocessing
 from covpool.io.checkpoint import read_metadata
 from covpool.models.network import Network
 from covpool.train.judge import Judgement, judge
-from covpool.train.pooled import Pooled, cached, file_digest, pooled
+from covpool.train.pooled import Pooled, cached, file_digest, file_marks, pooled
 from covpool.train.scores import scores
 from covpool.train.svm import fit_svm
 
@@ -141,7 +141,7 @@ def _svm_scores(checkpoint: Checkpoint, splits: Splits, data: Data, protocol: Pr
 def _pooled(checkpoint: Checkpoint, images: Images, data: Data, protocol: Protocol, part: str) -> Pooled:
     key: dict[str, object] = {
         "checkpoint": file_digest(checkpoint.path),
-        "images": [str(path) for path in images.paths],
+        "images": file_marks(images.paths),
         "augment": dataclasses.asdict(checkpoint.augment),
         "broken": data.broken,
     }

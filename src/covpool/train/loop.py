@@ -88,7 +88,7 @@ def _claim(fabric: Fabric, run: Path, recipe: Recipe, resume: bool) -> None:
     if fabric.is_global_zero:
         try:
             folder.claim(run, recipe, resume=resume)
-        except ValueError as error:
+        except (ValueError, OSError) as error:  # a folder that cannot be written is a problem of all, too
             problem = str(error)
     problem = fabric.broadcast(problem)
     if problem:

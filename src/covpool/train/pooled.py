@@ -78,3 +78,16 @@ def file_digest(path: Path) -> str:
     """The SHA-256 of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_marks(paths: Iterable[Path]) -> list[str]:
+    """Every file with its size and the time it was changed: what was kept of a picture that was replaced is stale."""
+    return [_mark(path) for path in paths]
+
+
+def _mark(path: Path) -> str:
+    try:
+        about = path.stat()
+    except OSError:  # whoever reads it says so
+        return str(path)
+    return f"{path} {about.st_size} {about.st_mtime_ns}"

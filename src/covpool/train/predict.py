@@ -31,7 +31,7 @@ def predict(
         checkpoint: of `covpool train` or `covpool.save`; the preprocessing it was saved with is applied.
         pictures: files.
         top: how many classes to name.
-        flip: average the probabilities over the mirror image.
+        flip: average the logits over the mirror image, as `covpool eval --flip` does.
         batch_size: pictures at a time.
         device: where.
     """
@@ -49,10 +49,10 @@ def predict(
         found = {}
         if inputs:
             x = torch.stack(list(inputs.values())).to(device)
-            probabilities = model.network(x).float().softmax(1)
+            logits = model.network(x).float()
             if flip:
-                probabilities = (probabilities + model.network(x.flip(-1)).float().softmax(1)) / 2
-            found = dict(zip(inputs, probabilities.cpu(), strict=True))
+                logits = (logits + model.network(x.flip(-1)).float()) / 2
+            found = dict(zip(inputs, logits.softmax(1).cpu(), strict=True))
         for i in numbers.tolist():
             if i in errors:
                 yield Prediction(images.paths[i], error=errors[i])

@@ -15,7 +15,7 @@ from covpool.data.images import Images
 from covpool.data.sets import Splits
 from covpool.models.backbone import Backbone
 from covpool.train.maps import DTYPES, Maps, compute_maps
-from covpool.train.pooled import cached, file_digest
+from covpool.train.pooled import cached, file_digest, file_marks
 from covpool.train.probe_fit import Head
 from covpool.train.probe_settings import Probe, chosen_pools
 
@@ -73,7 +73,7 @@ def make_maps(
         )
 
     def kept(images: Images, what: str, mirrored: bool) -> Maps:
-        key = {**_features(settings), "images": [str(path) for path in images.paths], "mirrored": mirrored}
+        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": mirrored}
         maps = cached(folder, key, lambda: compute(images, what, mirrored), Maps)
         return maps.to(device, keep=settings.keep)
 
