@@ -1,4 +1,4 @@
-"""Workers and the terminal: Ctrl-C ends a loading process and its workers, with one traceback."""
+"""Workers and the terminal: Ctrl-C ends a loading process and its workers, and the parent alone answers it."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_ctrl_c_ends_everything_with_one_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_ends_everything_and_the_parent_alone_answers_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(trees.make_folder(tmp_path))]
     program = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -44,7 +44,8 @@ def test_ctrl_c_ends_everything_with_one_traceback(tmp_path: Path) -> None:
     assert len(workers) == 2 and all(map(alive, workers))
     os.killpg(program.pid, signal.SIGINT)  # the terminal sends it to all of them
     _, errors = program.communicate(timeout=60)
-    assert program.returncode != 0 and errors.count("Traceback") == 1 and "KeyboardInterrupt" in errors
+    # The thread by which Python hands over file descriptors may complain of a broken pipe: that is not an answer.
+    assert program.returncode != 0 and errors.count("KeyboardInterrupt") == 1
     assert not any(map(alive, workers))
 
 
