@@ -119,10 +119,7 @@ def _train_in_processes(trainings: list[Training], jobs: int, on_event: OnEvent)
             for future in as_completed(futures):
                 future.result()
         except BaseException:
-            stop.set()
-            for child in multiprocessing.active_children():  # a signal to this process alone has not reached them
-                assert child.pid is not None
-                os.kill(child.pid, signal.SIGINT)
+            stop.set()  # a signal to this process alone has not reached the others
             raise
     events.put(None)
     listener.join()
@@ -156,4 +153,14 @@ def _train_and_tell(number: int, training: Training) -> None:
     link = _links[0]
     if link.stop.is_set():
         raise Stopped(f"{training.run.name} was not begun")
-    _train(training, lambda _, event: link.events.put((number, dict(event))))
+    is_stopping = False
+
+    def tell(_: Training, event: Event) -> None:
+        nonlocal is_stopping
+        link.events.put((number, dict(event)))
+        is_stopping = is_stopping or event["event"] == "stopping"
+        if link.stop.is_set() and not is_stopping:
+            is_stopping = True
+            signal.raise_signal(signal.SIGINT)  # the training answers it by saving its state
+
+    _train(training, tell)
