@@ -20,4 +20,5 @@ class Batch:
 class Source(Protocol):
     """Where batches come from: one per row of picture numbers."""
 
-    def batches(self, rows: Iterable[Tensor], epoch: int) -> Iterator[Batch]: ...
+    def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Those from row `start` on."""

@@ -62,7 +62,7 @@ class TrainBatches:
         share = {"world_size": self._world_size, "rank": self._rank}
         rows = train_order(len(self.images), self._batch_size, **share, seed=self.seed, epoch=epoch)
         self.waited = 0.0
-        source = self._source.batches(list(rows[start:]), epoch)
+        source = self._source.batches(rows, epoch, start)
         while True:
             before = time.perf_counter()
             batch = next(source, None)

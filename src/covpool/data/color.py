@@ -15,13 +15,15 @@ class Color:
 
     def __init__(self, augment: Augment, device: torch.device) -> None:
         self._jitter, self._noise = augment.color_jitter, augment.pca_noise
-        constants = torch.tensor([augment.mean, augment.std, GREY], device=device)
-        self._mean, self._std, self._grey = constants[:, :, None, None]
+        factors = [1 / std for std in augment.std]
+        shifts = [-mean / std for mean, std in zip(augment.mean, augment.std, strict=True)]
+        constants = torch.tensor([factors, shifts, GREY], device=device)
+        self._factor, self._shift, self._grey = constants[:, :, None, None]
         self._directions = (PCA_VECTORS * PCA_VALUES).mT.to(device)  # one per row
 
     def normalised(self, x: Tensor) -> Tensor:
-        """(x - mean) / std."""
-        return (x - self._mean) / self._std
+        """(x - mean) / std, as one operation: x (1 / std) + (-mean / std)."""
+        return torch.addcmul(self._shift, x, self._factor)
 
     def varied(self, x: Tensor, draws: Draws) -> Tensor:
         """Jittered, with noise, where the recipe says so, and normalised, in `train_transform`'s order."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from covpool.data.boxes import Boxes
 
-STEP = 32  # pixels to which the common size of a batch is rounded up, so that few shapes occur
+STEP = 32  # pixels to which the common size of pictures is rounded up, so that few shapes occur
 
 
 def cut(
@@ -26,20 +26,40 @@ def cut(
     interpolation: Literal["bilinear", "bicubic"] = "bilinear",
 ) -> Tensor:  # (b, 3, size, size), float32 in [0, 255]
     """The regions of the pictures at one size: crop and resize as PIL does, without its rounding to whole numbers."""
-    height, width = (-(-side // STEP) * STEP for side in extent)
+    height, width = rounded(extent[0]), rounded(extent[1])
     h, w = sizes.unbind(1)
-    y = torch.arange(height, device=pixels.device).clamp(max=h[:, None] - 1)  # (b, height)
-    x = torch.arange(width, device=pixels.device).clamp(max=w[:, None] - 1)
-    index = (starts[:, None] + y * w[:, None])[:, :, None] + x[:, None]
-    picture = pixels[index].view(torch.uint8).view(*index.shape, 4)[..., :3]  # (b, height, width, 3)
     with torch.autocast(pixels.device.type, enabled=False):
         down = side_weights(boxes.top, boxes.height, h, boxes.whole, (size, height), interpolation)
         right = side_weights(boxes.left, boxes.width, w, boxes.whole, (size, width), interpolation)
         right = torch.where(boxes.mirrored[:, None, None], right.flip(1), right)
-        rows = picture.permute(0, 3, 1, 2).flatten(1, 2).float()  # (b, 3 height, width)
-        narrow = torch.bmm(rows, right.mT).clamp(0, 255).unflatten(1, (3, height))  # a cubic overshoots: PIL clips
-        both = torch.bmm(down, narrow.transpose(1, 2).flatten(2)).clamp(0, 255)  # (b, size, 3 size)
-        return both.unflatten(2, (3, size)).transpose(1, 2).contiguous()
+        rows = _gathered(pixels, starts, sizes, (height, width)).flatten(1, 2)  # (b, 3 height, width)
+        narrow = torch.bmm(rows, right.mT).clamp_(0, 255)  # a cubic overshoots: PIL clips
+        del rows  # the larger part of what a group costs
+        return torch.matmul(down[:, None], narrow.unflatten(1, (3, height))).clamp_(0, 255)
+
+
+def rounded(side: int) -> int:
+    """A side of the common size at which pictures are read.
+
+    >>> rounded(64), rounded(65)
+    (64, 96)
+    """
+    return -(-side // STEP) * STEP
+
+
+def _gathered(
+    pixels: Tensor,  # (all pixels,)
+    starts: Tensor,  # (b,)
+    sizes: Tensor,  # (b, 2)
+    shape: tuple[int, int],
+) -> Tensor:  # (b, 3, height, width), float32
+    """The pictures at one size: beyond their own the last row and column come again, with which nothing is done."""
+    h, w = sizes[..., None].unbind(1)
+    y = torch.arange(shape[0], device=pixels.device).clamp(max=h - 1)  # (b, height)
+    x = torch.arange(shape[1], device=pixels.device).clamp(max=w - 1)
+    index = (starts[:, None] + y * w)[:, :, None] + x[:, None]
+    picture = pixels[index].view(torch.uint8).unflatten(2, (-1, 4))[..., :3]
+    return picture.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
 
 
 def side_weights(
@@ -51,17 +71,19 @@ def side_weights(
     interpolation: Literal["bilinear", "bicubic"],
 ) -> Tensor:  # (b, size, extent), float32
     """The weights W of one side: output i is the sum over inputs j of W[i, j] p[j]; rows sum to 1, or to 0 outside."""
+    start, length, limit, whole = (column[:, None] for column in (start, length, limit, whole))
     size, extent = shape
+    output = torch.arange(0.5, size, dtype=start.dtype, device=start.device)  # middles of pixels
+    position = torch.arange(0.5, extent, dtype=start.dtype, device=start.device)
     scale = length / size
-    center = start[:, None] + (torch.arange(size, device=start.device) + 0.5) * scale[:, None]
-    position = torch.arange(extent, device=start.device) + 0.5
-    distance = (position - center[..., None]) / scale.clamp(min=1)[:, None, None]
-    weights = _KERNELS[interpolation](distance.abs())
-    low = torch.where(whole, torch.zeros_like(start), start)
+    center = torch.addcmul(start, output, scale)  # (b, size)
+    distance = (position - center[..., None]).div_(scale.clamp(min=1)[..., None])
+    low = start.masked_fill(whole, 0)
     high = torch.where(whole, limit, torch.minimum(start + length, limit))
-    weights = weights * ((position >= low[:, None]) & (position < high[:, None]))[:, None]
+    inside = (position >= low) & (position < high)  # (b, extent)
+    weights = _KERNELS[interpolation](distance.abs_()).mul_(inside[:, None])
     total = weights.sum(-1, keepdim=True)
-    return (weights / torch.where(total == 0, 1, total)).float()
+    return weights.div_(total.masked_fill_(total == 0, 1))
 
 
 def _triangle(t: Tensor) -> Tensor:

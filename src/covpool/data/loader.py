@@ -44,9 +44,9 @@ class LoaderSource:
             generator=torch.Generator(),  # the global one belongs to the network: a resumed run must find it unchanged
         )
 
-    def batches(self, rows: Iterable[Tensor], epoch: int) -> Iterator[Batch]:
-        """One batch per row of picture numbers."""
-        self._keys.rows, self._keys.epoch = rows, epoch
+    def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
+        """One batch per row of picture numbers, from row `start` on."""
+        self._keys.rows, self._keys.epoch = list(rows)[start:], epoch
         for x, y, index, reasons in self._loader:
             broken = torch.tensor([bool(reason) for reason in reasons])
             if self._refuses and broken.any():

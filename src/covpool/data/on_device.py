@@ -1,9 +1,10 @@
 """Batches of pictures that lie on the device and are cut and varied there: nothing is done per picture in Python."""
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import TypeVar
+from itertools import repeat
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -11,7 +12,7 @@ from torch.nn.functional import pad
 from covpool.data.batch import Batch
 from covpool.data.boxes import Boxes, Draws, draw, test_boxes, train_boxes
 from covpool.data.color import Color
-from covpool.data.cut import cut
+from covpool.data.cut import cut, rounded
 from covpool.data.images import UNKNOWN
 from covpool.data.memory import DecodedImages
 from covpool.data.options import Augment
@@ -20,6 +21,10 @@ from covpool.data.transforms import Crops, check_ten_crops
 
 Tensors = TypeVar("Tensors", Boxes, Draws)
 BYTES = 4  # of a pixel on the device: with a fourth, unused one a pixel is gathered as one number
+# Read or made at once. Small pictures take the device less time than the host needs to name a hundred operations, which
+# several batches therefore share. A pixel costs up to about 50 bytes on the way (8 for its address, 12 for each copy of
+# its colours, the filters' weights): a group less than 0.9 GB, besides the 0.2 that the one before it leaves.
+GROUP_PIXELS = 2**24
 
 
 class DevicePictures:
@@ -35,11 +40,40 @@ class DevicePictures:
         self.starts, self.sent_sizes = decoded.starts.to(device), decoded.sizes.to(device)
 
 
+class Group(NamedTuple):
+    """Consecutive batches that are made at once."""
+
+    first: int  # batch
+    stop: int
+    pictures: int
+    height: int  # common to the pictures
+    width: int
+
+    def joined(self, other: "Group") -> "Group":
+        """With the one that follows."""
+        height, width = max(self.height, other.height), max(self.width, other.width)
+        return Group(self.first, other.stop, self.pictures + other.pictures, height, width)
+
+
+class Plan(NamedTuple):
+    """The regions of all batches of an epoch, or of a group, on the device."""
+
+    starts: Tensor  # (m,) of their pictures' pixels
+    sizes: Tensor  # (m, 2)
+    boxes: Boxes
+    draws: Draws | None  # of training
+
+    def split(self, counts: list[int]) -> Iterator["Plan"]:
+        """One after the other: a single operation for each of the tensors."""
+        draws = repeat(None) if self.draws is None else _split(self.draws, counts)
+        return map(Plan, self.starts.split(counts), self.sizes.split(counts), _split(self.boxes, counts), draws)
+
+
 class DeviceSource:
     """Batches out of pictures that are kept on the device.
 
-    The random numbers of an epoch are drawn at once and its regions sent at once, so that a batch costs a few kernels
-    and no waiting for the device.
+    The random numbers of an epoch are drawn at once and its regions sent at once, and several batches are cut, varied
+    and normalised at once, so that a batch costs few kernels and no waiting for the device.
 
     Args:
         pictures: resized as the recipe says.
@@ -56,49 +90,68 @@ class DeviceSource:
             check_ten_crops(augment.size, *pictures.sizes[pictures.stand_in].amin(0).tolist())
         self._color = Color(augment, pictures.device)
 
-    def batches(self, rows: Iterable[Tensor], epoch: int) -> Iterator[Batch]:
-        """One batch per row of picture numbers."""
+    def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
+        """One batch per row of picture numbers, from row `start` on.
+
+        The groups are those of all rows whatever `start` is: the shapes of a product may change its last bits.
+        """
         order = list(rows)
         if not order:
             return
+        lengths = list(map(len, order))
         index = torch.cat(order)
         shown = self._pictures.stand_in[index.clamp(min=0)]  # where padding stands, any picture will do
-        sizes = self._pictures.sizes[shown]
-        y, boxes, draws = self._plan(index, shown, epoch)
-        sent_y, sent = y.to(self._pictures.device), shown.to(self._pictures.device)
-        ends = torch.tensor([0, *map(len, order)]).cumsum(0).tolist()
-        for start, stop in pairwise(ends):
-            extent = sizes[start:stop].amax(0).tolist()
-            of_crops = slice(start * self._crops, stop * self._crops)
-            x = self._cut(sent[start:stop], _part(boxes, of_crops), extent)
-            x = self._color.normalised(x) if draws is None else self._color.varied(x, _part(draws, of_crops))
-            x = x.unflatten(0, (-1, self._crops)) if self._crops > 1 else x
-            numbers = index[start:stop]
-            broken = self._pictures.broken[numbers.clamp(min=0)] & (numbers != PADDING)
-            yield Batch(x, sent_y[start:stop], numbers, broken)
+        broken = self._pictures.broken[index.clamp(min=0)] & (index != PADDING)
+        y = self._pictures.targets[shown]
+        if self._seed is None:
+            y = torch.where(broken | (index == PADDING), UNKNOWN, y)
+        labels = list(zip(y.to(self._pictures.device).split(lengths), order, broken.split(lengths), strict=True))
+        groups = self._groups(lengths, self._pictures.sizes[shown])
+        parts = self._plan(index, shown, epoch).split([group.pictures * self._crops for group in groups])
+        for group, part in zip(groups, parts, strict=True):
+            if group.stop > start:
+                made = self._made(part, (group.height, group.width)).split(lengths[group.first : group.stop])
+                skipped = max(0, start - group.first)
+                for x, of_x in zip(made[skipped:], labels[group.first + skipped : group.stop], strict=True):
+                    yield Batch(x, *of_x)
 
-    def _plan(self, index: Tensor, shown: Tensor, epoch: int) -> tuple[Tensor, Boxes, Draws | None]:
-        """Classes, regions and random numbers of all batches."""
-        sizes, y = self._pictures.sizes[shown], self._pictures.targets[shown]
-        if self._seed is not None:
-            draws = draw(len(self._pictures.sizes), self._seed, epoch).of(index)
+    def _groups(self, lengths: list[int], sizes: Tensor) -> list[Group]:
+        """Batches of so many pictures of these sizes, as many together as GROUP_PIXELS allows."""
+        extents = np.maximum.reduceat(sizes.numpy(), np.cumsum([0, *lengths[:-1]])).tolist()
+        groups: list[Group] = []
+        for number, (length, extent) in enumerate(zip(lengths, extents, strict=True)):
+            groups.append(Group(number, number + 1, length, *map(rounded, extent)))
+            if number and self._pixels(both := groups[-2].joined(groups[-1])) <= GROUP_PIXELS:
+                groups[-2:] = [both]
+        return groups
+
+    def _pixels(self, group: Group) -> int:
+        return group.pictures * self._crops * max(group.height * group.width, self._augment.size**2)
+
+    def _plan(self, index: Tensor, shown: Tensor, epoch: int) -> Plan:
+        """Regions and random numbers of all batches."""
+        pictures, sizes = self._pictures, self._pictures.sizes[shown]
+        draws = None
+        if self._seed is None:
+            boxes = test_boxes(self._augment.size, sizes, self._crops)
+        else:
+            draws = draw(len(pictures.sizes), self._seed, epoch).of(index)
             boxes = train_boxes(self._augment, sizes, draws)
-            return y, _sent(boxes, self._pictures.device), _sent(draws, self._pictures.device)
-        y = torch.where(self._pictures.broken[index] | (index == PADDING), UNKNOWN, y)
-        return y, _sent(test_boxes(self._augment.size, sizes, self._crops), self._pictures.device), None
+            draws = _sent(draws, pictures.device)
+        sent = shown.repeat_interleave(self._crops).to(pictures.device)
+        return Plan(pictures.starts[sent], pictures.sent_sizes[sent], _sent(boxes, pictures.device), draws)
 
-    def _cut(self, shown: Tensor, boxes: Boxes, extent: list[int]) -> Tensor:
-        shown = shown.repeat_interleave(self._crops) if self._crops > 1 else shown
+    def _made(self, plan: Plan, extent: tuple[int, int]) -> Tensor:
+        """The inputs of a group: (b, 3, s, s), or (b, 10, 3, s, s)."""
         x = cut(
             self._pictures.pixels,
-            self._pictures.starts[shown],
-            self._pictures.sent_sizes[shown],
-            boxes,
+            *(plan.starts, plan.sizes, plan.boxes),
             size=self._augment.size,
-            extent=(extent[0], extent[1]),
+            extent=extent,
             interpolation=self._augment.interpolation,
-        )
-        return x / 255
+        ).div_(255)
+        x = self._color.normalised(x) if plan.draws is None else self._color.varied(x, plan.draws)
+        return x.unflatten(0, (-1, self._crops)) if self._crops > 1 else x
 
 
 def next_readable(broken: Tensor) -> Tensor:
@@ -143,5 +196,5 @@ def _sent(tensors: Tensors, device: torch.device) -> Tensors:
     return type(tensors)(*(tensor.to(device, kind) for tensor, kind in zip(tensors, kinds, strict=True)))
 
 
-def _part(tensors: Tensors, part: slice) -> Tensors:
-    return type(tensors)(*(tensor[part] for tensor in tensors))
+def _split(tensors: Tensors, counts: list[int]) -> Iterator[Tensors]:
+    return map(type(tensors), *(tensor.split(counts) for tensor in tensors))
