@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "covpool"
 
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
-    *("_check", "_registry", "_files", "kernels", "ops", "pools", "blocks", "models", "diagnostics", "io", "data"),
+    *("_check", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models", "diagnostics", "io", "data"),
     *("covpool", "train", "bench", "demo", "cli", "__main__"),
 )
 CORE = ("_check", "_registry", "kernels", "ops", "pools", "blocks")

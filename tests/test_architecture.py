@@ -54,7 +54,7 @@ def test_the_check_itself_finds_what_it_looks_for(place: str, text: str) -> None
     [
         ("_registry.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from covpool.pools import Pool"),
         ("kernels/x.py", "import triton\nimport torch\ntorch.library.custom_op"),
-        ("blocks/x.py", "from covpool.pools.base import Pool\nclass M(Pool): ..."),
+        ("pools/x.py", "from covpool.blocks import FactorizedBilinear\nfrom covpool.pools.base import Pool"),
         ("cli/x.py", "import os\nimport typer\nimport covpool\nprint(os.environ)"),
     ],
 )

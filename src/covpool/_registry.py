@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from covpool._check import did_you_mean
 
@@ -65,11 +65,7 @@ def register(name: str, *, title: str, paper: str, order: str, formula: str, siz
             raise ValueError(
                 f"a pool named {name!r} is registered already, as {_POOLS[name][0].__qualname__}: choose another name"
             )
-        options = {
-            key: parameter.default
-            for key, parameter in inspect.signature(cls.__init__).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        }
+        options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
         _POOLS[name] = cls, PoolInfo(name, title, paper, order, formula, size, cost, options)
         return cls
 
@@ -105,6 +101,19 @@ def pool_name(pool: Pool) -> str | None:
     return next((name for name, (cls, _) in _POOLS.items() if type(pool) is cls), None)
 
 
+def option_types(name: str) -> dict[str, Any]:
+    """The annotations of all options of a pool, its own and those common to all pools; Any where there is none.
+
+    >>> option_types("isqrt")["iterations"], option_types("isqrt")["groups"]
+    (<class 'int'>, <class 'int'>)
+    """
+    kinds: dict[str, Any] = {}
+    for make in reversed(_initialisers(_find(name)[0])):
+        hints = get_type_hints(make)
+        kinds |= {key: hints.get(key, Any) for key in _keywords(make)}
+    return kinds
+
+
 def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -> Pool:
     """Build a pool by name.
 
@@ -117,7 +126,7 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
     2080
     """
     cls, _ = _find(name)
-    known = _option_names(cls)
+    known = [key for make in _initialisers(cls) for key in _keywords(make)]
     for key in options:
         if key not in known:
             raise TypeError(
@@ -132,12 +141,11 @@ def _find(name: str) -> tuple[type[Pool], PoolInfo]:
     return _POOLS[name]
 
 
-def _option_names(cls: type[Pool]) -> list[str]:
-    """The keyword-only parameters of a class and of those it derives from."""
-    names: dict[str, None] = {}
-    for base in cls.__mro__:
-        if "__init__" in vars(base):
-            for key, parameter in inspect.signature(vars(base)["__init__"]).parameters.items():
-                if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                    names[key] = None
-    return list(names)
+def _initialisers(cls: type[Pool]) -> list[Callable[..., None]]:
+    """Of a class and of those it derives from: together they take all options."""
+    return [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
+
+
+def _keywords(function: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(function).parameters
+    return {key: p for key, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -1,6 +1,7 @@
 """`covpool eval` and `covpool predict` as a user types them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import covpool
 from cli.runner import refused, run
+from covpool.cli.evaluate import data_of
 from covpool.data.options import Augment, Data
 from covpool.data.transforms import preprocessing
 from data.trees import break_picture, make_folder
@@ -48,6 +50,15 @@ def test_the_data_of_the_recipe_is_taken_by_default(checkpoint: Path) -> None:
     assert result.exit_code == 0 and "12 images; ten crops; calibration" in result.output
 
 
+def test_parts_and_split_of_another_data_set_are_not_those_of_the_recipe(tmp_path: Path) -> None:
+    network, path = covpool.attach("test_resnet", "avg", 3), tmp_path / "model.safetensors"
+    trained = Data(name="dtd", root="textures", split=7, train_on="train+val", test_on="test")
+    covpool.save(network, path, recipe_extra={"training": {"data": vars(trained)}})
+    assert data_of(path, "", 0) == data_of(path, "dtd:textures", 0) == trained
+    assert data_of(path, "copy", 2) == replace(trained, root="copy", split=2)
+    assert data_of(path, "folder:birds", 0) == Data(name="folder", root="birds")
+
+
 def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "no folder" in refused("eval", checkpoint, "--data", tmp_path / "none")
     assert "--crops must be 1 or 10" in refused("eval", checkpoint, "--crops", 5)
@@ -56,6 +67,7 @@ def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "--device must be cpu" in refused("eval", checkpoint, "--device", "abacus", "--workers", 0)
     assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
+    assert "numbered splits of dtd; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
     assert "only inat2018" in refused("eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv")
 
 

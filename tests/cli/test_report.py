@@ -6,7 +6,7 @@ from train.tiny import make_tree, tiny_recipe
 
 
 def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    claim(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)), resume=False)
+    claim(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)))
     result = run("report", tmp_path / "run", "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "report.html" in result.output

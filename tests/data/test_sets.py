@@ -147,6 +147,7 @@ def test_the_held_out_part_of_a_folder_has_both_names_if_it_is_the_only_one(tmp_
         ({"root": "/no/such/place"}, "there is no folder /no/such/place"),
         ({"name": "cub"}, r"images.txt.*is missing: there lies test/, train/"),
         ({"name": "aircraft"}, r"must hold data.*there lies test/, train/"),
+        ({"split": 3}, r"numbered splits of dtd; got 3 for 'folder', which has no such: leave it out, or name"),
         ({"train_on": "train+val"}, r"needs a part to test on beside train and val; folder at .* has train, test"),
     ],
 )

@@ -134,6 +134,26 @@ def test_fb_scores_every_position_and_averages(library: str, activation: str) ->
     torch.testing.assert_close(model(picture()), scores.mean((2, 3)))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("library", SMALL)
+def test_tanh_takes_the_place_of_the_last_activation_alone(library: str) -> None:
+    model = covpool.insert(shaken(SMALL[library]()), "tanh")
+    features = by_hand(model, picture(), torch.add, torch.tanh).mean((2, 3))
+    torch.testing.assert_close(model(picture()), features @ model.fc.weight.T + model.fc.bias)
+
+
+@torch.no_grad()
+def test_tanh_in_a_pre_activation_network_comes_after_its_last_norm() -> None:
+    plain = shaken(timm.create_model("resnetv2_18", num_classes=3))
+    model = covpool.insert(plain, "tanh")
+    norm, x = plain.norm, plain.stages(plain.stem(picture()))
+    normed = torch.nn.functional.batch_norm(
+        x, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
+    )
+    torch.testing.assert_close(model.forward_features(picture()), normed.tanh())
+    torch.testing.assert_close(plain.forward_features(picture()), normed.relu())
+
+
 # --- the backbone given, its names, copies --------------------------------------------------------
 
 
@@ -240,7 +260,7 @@ def test_weights_of_the_plain_backbone_and_of_the_inserted_one(tmp_path: Path) -
 @pytest.mark.parametrize("name", covpool.list_blocks())
 def test_every_block_is_described(name: str) -> None:
     info = covpool.block_info(name)
-    assert info.name == name and info.options
+    assert info.name == name
     assert all((info.title, info.paper, info.formula, info.place, info.parameters))
 
 
@@ -249,12 +269,13 @@ def test_published_options_are_the_defaults() -> None:
     assert options["se"] == options["cbam"] == {"reduction": 16}
     assert options["sort"] == {"tau": 0.01, "root": True}
     fb = {"rank": 20, "drop": 0.5, "self_terms": True, "compensation": "inverted", "activation": "tanh"}
-    assert options["fb"] == fb
+    assert options["fb"] == fb and options["tanh"] == {}
 
 
 def test_wrong_use() -> None:
     model = small_torchvision()
-    with pytest.raises(ValueError, match=r"no block named 'sea' \(did you mean 'se'\?\); there are se, cbam, sort, fb"):
+    known = ", ".join(covpool.list_blocks())
+    with pytest.raises(ValueError, match=rf"no block named 'sea' \(did you mean 'se'\?\); there are {known}"):
         covpool.insert(model, "sea")
     with pytest.raises(
         TypeError, match=r"'se' has no option 'reductions' \(did you mean 'reduction'\?\); it takes red"
@@ -273,5 +294,5 @@ def test_wrong_use() -> None:
             covpool.insert(torchvision.models.densenet121(), "sort")
         with pytest.raises(ValueError, match="'fb' takes the place of a pool and a linear classifier"):
             covpool.insert(timm.create_model("resnet18", num_classes=0), "fb")
-        with pytest.raises(ValueError, match="'fb' is a classifier, which a pool replaces"):
+        with pytest.raises(ValueError, match="'fb' is a classifier, which a pool replaces: take the pool 'fbn'"):
             covpool.attach("resnet18+fb", "isqrt")

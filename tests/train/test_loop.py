@@ -198,6 +198,13 @@ def test_a_run_is_not_overwritten(root: Path, tmp_path: Path) -> None:
         train(recipe, tmp_path / "empty", resume=True)
 
 
+@pytest.mark.parametrize("tables", [{"data": {"root": "/no/such"}}, {"model": {"backbone": "resnet_51"}}], ids=str)
+def test_a_run_that_cannot_begin_leaves_nothing(root: Path, tmp_path: Path, tables: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"there is no folder /no/such|timm has no model 'resnet_51'"):
+        train(tiny_recipe(root, **tables), tmp_path / "runs" / "run")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_cannot_be_made_is_a_problem_of_all_processes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="Not a directory"):

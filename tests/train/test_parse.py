@@ -98,12 +98,44 @@ def test_settings_of_the_command_line(path: Path) -> None:
         ("schedule.end=0", ValueError, "`schedule.end` must be more than zero"),
         ("model.name=resnet50_isqrt_32k", ValueError, "choose one"),
         ("model.backbone=", ValueError, "no network is named"),
+        ("pool.iteration=3", TypeError, "pool 'isqrt' has no option 'iteration' (did you mean 'iterations'?)"),
+        ("pool.iterations=-1", ValueError, "`iterations` must be a positive integer; got -1"),
+        ("pool.iterations=five", TypeError, "`pool.iterations` must be a whole number; got 'five' (str)"),
+        ("pool.postcomp=no", TypeError, "`pool.postcomp` must be true or false; got 'no' (str)"),
+        ("pool.reduce_to=0", ValueError, "`reduce_to` must be a positive integer; got 0"),
+        ("pool.reduce_to=2.5", TypeError, "`pool.reduce_to` must be a whole number or a list or 'none'; got 2.5"),
+        ("pool.reduce_to=[64, 3.5]", TypeError, "`pool.reduce_to` must be a whole number or a list"),
+        ("pool.prenorm=trac", ValueError, "must be one of ['trace', 'frobenius']; got 'trac' (did you mean 'trace'?)"),
+        ("pool.normalize=3", TypeError, "`pool.normalize` must be 'epn' or 'l2' or 'bn' or a list or 'none'; got 3"),
+        ("pool.groups=3", ValueError, "the table `pool` of the recipe makes no pool: `groups` = 3 needs `project_to`"),
+        ("pool.name=isqr", ValueError, "there is no pool named 'isqr' (did you mean 'isqrt'?)"),
+        ("pool.num_classes=3", ValueError, "`pool.num_classes` must be left out"),
+        ("model.levels=[layer3, layer4]", TypeError, "`model.levels` must be a list"),
+        ('model.levels=["layer3", "layer4"]', ValueError, "does not take 2 feature tensor(s)"),
     ],
 )
 def test_mistakes_are_named(path: Path, setting: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error) as raised:
         read_recipe(path, [setting])
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["pool.reduce_to=auto"],
+        ["pool.reduce_to=none", "pool.normalize=none", "pool.precision=none"],
+        ['pool.normalize=["bn", "epn"]', "pool.shrinkage=oas"],
+        ["pool.name=mpn", "pool.eps=rank", "pool.alpha=1"],
+        ["pool.project_to=30", "pool.groups=5", "pool.reduce_to=auto"],
+        ["pool.name=hihca", 'model.levels=["layer3", "layer4"]'],
+        ["model.backbone=", "model.name=resnet50_isqrt_2k_4g", "pool.groups=2"],
+        ["model.backbone=", "model.name=vgg16"],
+    ],
+)
+def test_pool_options_that_can_be_had(settings: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('model.backbone = "resnet18"')
+    read_recipe(tmp_path / "a.toml", settings)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def small(name: str, root: Path, run: Path, *settings: str) -> Result:
         ("imagenet-alexnet_isqrt_32k", trees.make_imagenet, 2, ["augment.resize=[36]"]),
         ("imagenet-vgg16_bn_mpn_32k", trees.make_imagenet, 2, ["augment.scales=[32,40]", "pool.name=mpn"]),
         ("imagenet-resnet50_bcnn", trees.make_imagenet, 2, ["augment.resize=[36]"]),
+        ("imagenet-resnet50_fbn", trees.make_imagenet, 2, ["augment.resize=[36]"]),
         ("places365-resnet50_isqrt_32k_epn", trees.make_places365, 2, ["augment.resize=[36,36]", "evaluate.crops=10"]),
         ("finetune-resnet50_isqrt_32k_epn+cub", trees.make_cub, 2, ["augment.resize=[32]"]),
         ("finetune-vgg16_bcnn+cub", trees.make_cub, 4, ["augment.resize=[32]", *STAGES]),

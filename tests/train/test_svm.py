@@ -28,7 +28,9 @@ def objective(svm: LinearSVM, z: Tensor, targets: Tensor, c: float) -> Tensor:
 
 
 @pytest.mark.parametrize("c", [0.1, 1.0, 10.0])
-def test_the_shared_dual_finds_the_solution_of_liblinear(c: float) -> None:
+def test_the_shared_dual_finds_the_solution_of_liblinear(c: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covpool.train.svm.BLOCK", 32)  # so that 90 images make several, and a smaller last one
+    monkeypatch.setattr("covpool.train.svm.ROWS", 40)
     z, targets = data(90, 120)
     svm = fit_svm(z, targets, c=c, tolerance=1e-9, max_epochs=20_000)
     expected = oracle(z, targets, c)

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_floating, check_positive_int
-from covpool.ops._precision import at_least_float32, outside_autocast
+from covpool.ops._precision import at_least_float32, in_autocast, outside_autocast
+from covpool.ops._product import product
+from covpool.ops.positions import mean
 
 Compensation = Literal["inverted", "paper", "released"]
 COMPENSATIONS: tuple[Compensation, ...] = ("inverted", "paper", "released")
@@ -76,7 +78,11 @@ class FactorizedBilinear(nn.Module):
             nn.init.normal_(parameter, std=math.sqrt(2 / math.prod(parameter.shape[1:])))
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,  # (b, c, ...)
+        weights: Tensor | None = None,  # (b, n), of the positions; sum to one
+    ) -> Tensor:  # (b, out_features)
         check_floating("x", x)
         per_image = math.prod(x.shape[1:])
         if x.ndim < 2 or not per_image or per_image % self.in_features:
@@ -84,20 +90,20 @@ class FactorizedBilinear(nn.Module):
                 f"`x` must have shape (b, {self.in_features}, ...), or maps of {self.in_features} channels laid out "
                 f"flat; got {tuple(x.shape)}"
             )
-        x = x.reshape(x.shape[0], self.in_features, per_image // self.in_features)  # (b, c, n)
-        linear = nn.functional.linear(x.mean(2), self.weight, self.bias)
-        paths = self._paths(x) * self._path_scale()
-        return at_least_float32(linear) + paths.sum(2)
+        x = x.reshape(x.shape[0], self.in_features, per_image // self.in_features).mT  # (b, n, c)
+        linear = at_least_float32(_linear(mean(x, weights), self.weight)) + self.bias
+        paths = self._paths(x, weights) * self._path_scale()
+        return linear + paths.sum(2)
 
-    def _paths(self, x: Tensor) -> Tensor:
-        """(b, c, n) -> (b, out_features, rank): the mean over positions of each (f^T x)^2, in float32 at least."""
+    def _paths(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """(b, n, c) -> (b, out_features, rank): the mean over positions of each (f^T x)^2, in float32 at least."""
         rows = self.factors.flatten(0, 1)  # (o k, c)
-        responses = at_least_float32(nn.functional.linear(x.mT, rows))  # (b, n, o k)
-        paths = responses.square().mean(1)
+        responses = at_least_float32(_linear(x, rows))  # (b, n, o k)
+        paths = mean(responses.square(), weights)
         if not self.self_terms:
             with outside_autocast(x):
-                squares = at_least_float32(x).square().mean(2)
-                paths = paths - nn.functional.linear(squares, at_least_float32(rows).square())
+                squares = mean(at_least_float32(x).square(), weights)
+                paths = paths - _linear(squares, at_least_float32(rows).square())
         return paths.unflatten(1, self.factors.shape[:2])
 
     def _path_scale(self) -> Tensor | float:
@@ -115,3 +121,13 @@ class FactorizedBilinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, rank={self.factors.shape[1]}, "
             f"drop={self.drop}, self_terms={self.self_terms}, compensation={self.compensation!r}"
         )
+
+
+def _linear(
+    x: Tensor,  # (..., c)
+    weight: Tensor,  # (o, c)
+) -> Tensor:  # (..., o)
+    """x weight^T; outside autocast its backward stays outside too, wherever it is run."""
+    if in_autocast(x):
+        return nn.functional.linear(x, weight)
+    return product(x.flatten(0, -2), weight.mT).unflatten(0, x.shape[:-1])

@@ -101,12 +101,13 @@ def data_of(checkpoint: Path, asked: str, split: int) -> Data:
     own = Data(**kept) if kept else Data()
     if asked:
         name, root = split_data(asked)
-        chosen = replace(own, name=name or own.name, root=root)
+        known = own if name in ("", own.name) else Data()  # the recipe's parts and split are those of its own data set
+        chosen = replace(known, name=name or own.name, root=root)
     elif kept:
         chosen = own
     else:
         raise ValueError(f"{checkpoint} does not say which data it was trained on: name its folder with --data")
-    return replace(chosen, split=split or own.split, cache="none")
+    return replace(chosen, split=split or chosen.split, cache="none")
 
 
 def _one_or_ten(crops: str) -> Literal[1, 10]:

@@ -22,6 +22,7 @@ SETS: dict[str, Callable[[Path, Data], Parts]] = {
     "indoor67": indoor67.parts,
     "inat2018": inat2018.parts,
 }
+NUMBERED = ("dtd",)  # have several official splits, which `data.split` chooses from
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,15 @@ def open_data(data: Data) -> Splits:
         data: which set, where it lies and which parts are wanted.
 
     Raises:
-        ValueError: nothing of the kind lies there, a part has no pictures, or a class has none in one of the parts.
+        ValueError: nothing of the kind lies there, it has no such split, a part has no pictures, or a class has none in
+            one of the parts.
     """
     check_choice("data.name", data.name, list(SETS))
+    if data.split != 1 and data.name not in NUMBERED:
+        raise ValueError(
+            f"`data.split` chooses one of the numbered splits of {', '.join(NUMBERED)}; got {data.split} for "
+            f"{data.name!r}, which has no such: leave it out, or name the data set (data.name=..., --data NAME:FOLDER)"
+        )
     root = Path(data.root).expanduser()
     if not data.root or not root.is_dir():
         came = f"there is no folder {root}" if data.root else "it is empty"

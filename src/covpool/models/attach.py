@@ -106,7 +106,10 @@ def attach(
 
 def _build(name: str, pretrained: bool, options: dict[str, Any] | None) -> nn.Module:
     if "fb" in split_blocks(name)[1]:
-        raise ValueError(f"{name!r}: 'fb' is a classifier, which a pool replaces; leave it out, or use covpool.insert")
+        raise ValueError(
+            f"{name!r}: 'fb' is a classifier, which a pool replaces: take the pool 'fbn' on the backbone (with the "
+            "block 'tanh', as published), or covpool.insert"
+        )
     return classifier_by_name(name, pretrained=pretrained, **(options or {}))
 
 

@@ -47,7 +47,7 @@ _BLOCKS: dict[str, tuple[Change, BlockInfo]] = {}
 
 
 def insert(backbone: M, block: str, **options: Any) -> M:
-    """A copy of a ResNet with a block inside: "se", "cbam", "sort" or "fb".
+    """A copy of a ResNet with a block inside: "se", "cbam", "sort", "fb" or "tanh".
 
     The backbone given is not changed; the copy shares its parameters and has the blocks' beside them. Names of existing
     tensors stay, so that weights of the plain backbone load (strict=False, or load them before inserting). Several
@@ -86,7 +86,7 @@ def list_blocks() -> list[str]:
     """The names that `insert` knows.
 
     >>> list_blocks()
-    ['se', 'cbam', 'sort', 'fb']
+    ['se', 'cbam', 'sort', 'fb', 'tanh']
     """
     return list(_BLOCKS)
 
@@ -189,3 +189,19 @@ def _insert_fb(
     setattr(model, "fc", layer.train(model.training))  # noqa: B010
     if activation == "tanh":
         blocks[-1].set_activation(nn.Tanh())
+
+
+@_block(
+    "tanh",
+    title="tanh before FBN",
+    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
+    formula="y = tanh(x)",
+    place="the last activation of the backbone, for the pool fbn",
+    parameters="0",
+)
+def _insert_tanh(model: nn.Module) -> None:
+    norm = getattr(model, "norm", None)
+    if isinstance(getattr(norm, "act", None), nn.Module):  # a pre-activation ResNet of timm ends in a norm with its own
+        setattr(norm, "act", nn.Tanh().train(model.training))  # noqa: B010
+    else:
+        take_over(model)[-1].set_activation(nn.Tanh())

@@ -79,6 +79,7 @@ CHAINS: dict[str, tuple[int, ...]] = {
 }
 GROUPS = {"2k_1g": 1, "2k_2g": 2, "2k_4g": 4}
 PROJECTION = 2048
+FLATTEN = "flatten"  # said of networks whose FC layers see the whole map; no pool of the table
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -114,11 +115,10 @@ def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Net
     model = classifier_by_name(f"{'covpool' if base in TABLES else 'torchvision'}/{base}")
     size = (about.image, about.image)
     if arm not in ("", "modified"):
-        pool, _, representation = arm.partition("_")
-        options: dict[str, Any] = {**_representations(about.channels)[representation], **pool_options}
+        options: dict[str, Any] = {**representation_of(name), **pool_options}
         layers = HIDDEN if about.grid else ()
         network = attach(
-            model, pool, num_classes, head_layers=layers, head_norm=about.gcp_norm, input_size=size, **options
+            model, pool_of(name), num_classes, head_layers=layers, head_norm=about.gcp_norm, input_size=size, **options
         )
     elif about.grid is None:
         network = attach(model, "avg", num_classes, keep_last_stride=arm == "", **pool_options)
@@ -149,8 +149,18 @@ def pool_of(name: str) -> str:
     """
     base, arm = split_name(name)
     if arm in ("", "modified"):
-        return "avg" if BASES[base].grid is None else "flatten"
+        return "avg" if BASES[base].grid is None else FLATTEN
     return arm.partition("_")[0]
+
+
+def representation_of(name: str) -> dict[str, Any]:
+    """The options of its pool that the name of a network stands for.
+
+    >>> representation_of("resnet50_isqrt_8k"), representation_of("resnet50")
+    ({'reduce_to': (256, 128)}, {})
+    """
+    base, arm = split_name(name)
+    return {} if arm in ("", "modified") else _representations(BASES[base].channels)[arm.partition("_")[2]]
 
 
 def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: bool, **pool_options: Any) -> Network:

@@ -10,6 +10,7 @@ from covpool.pools.deepo2p import LogEuclideanPool
 from covpool.pools.deepten import TextureEncodingPool
 from covpool.pools.dropcov import DropoutCovariancePool
 from covpool.pools.fason import FirstAndSecondOrderPool
+from covpool.pools.fbn import FactorizedBilinearPool
 from covpool.pools.gaussian import GaussianPool
 from covpool.pools.gem import GeneralizedMeanPool
 from covpool.pools.hihca import HigherOrderIntegrationPool
@@ -36,6 +37,7 @@ __all__ = [
     "CrossCovariancePool",
     "DropoutCovariancePool",
     "FactorAnalysersPool",
+    "FactorizedBilinearPool",
     "FirstAndSecondOrderPool",
     "FisherVectorPool",
     "GaussianPool",

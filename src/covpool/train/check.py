@@ -3,6 +3,7 @@
 import math
 
 from covpool._check import check_positive_int
+from covpool.train.pool_options import check_pool
 from covpool.train.recipe import Recipe
 
 
@@ -23,6 +24,7 @@ def check_recipe(recipe: Recipe) -> None:
     check_positive_int("evaluate.every", recipe.evaluate.every)
     check_positive_int("augment.size", recipe.augment.size)
     _check_network(recipe)
+    check_pool(recipe)
     _check_numbers(recipe)
 
 

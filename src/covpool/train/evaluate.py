@@ -126,9 +126,12 @@ def _svm_scores(checkpoint: Checkpoint, splits: Splits, data: Data, protocol: Pr
     """Calibrated SVMs of the training pictures and their mirror images; test scores averaged over both."""
     train = _pooled(checkpoint, splits.train, data, protocol, "training")
     test = _pooled(checkpoint, splits.test, data, protocol, "test")
-    known = train.targets >= 0
-    z = torch.cat((train.z[known], train.mirrored[known]))
-    targets = train.targets[known].repeat(2)
+    known = (train.targets >= 0).nonzero().squeeze(1)
+    z = train.z.new_empty(2, len(known), train.z.shape[1])
+    for part, out in zip((train.z, train.mirrored), z, strict=True):  # one copy of them, as they are large
+        torch.index_select(part, 0, known, out=out)
+    z, targets = z.flatten(0, 1), train.targets[known].repeat(2)
+    del train
 
     def tell(epoch: int, gap: float) -> None:
         if protocol.on_progress is not None:

@@ -14,14 +14,16 @@ from covpool.train.recipe import Recipe
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
-def claim(run: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Make the folder for a new run, or check that there is one to resume."""
-    if resume:
-        if not (run / RECIPE).is_file():
-            raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
-        return
-    if (run / state.FILE).exists() or log.read_log(run / log.FILE):
+def check(run: Path, *, resume: bool) -> None:
+    """Refuse a folder that holds a run where a new one is wanted, or none where one is to be resumed."""
+    if resume and not (run / RECIPE).is_file():
+        raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
+    if not resume and ((run / state.FILE).exists() or log.read_log(run / log.FILE)):
         raise ValueError(f"{run} holds a run already: go on with `covpool train --resume {run}`, or name another --out")
+
+
+def claim(run: Path, recipe: Recipe) -> None:
+    """Make the folder of a new run."""
     run.mkdir(parents=True, exist_ok=True)
     (run / RECIPE).write_text(to_toml(recipe))
 

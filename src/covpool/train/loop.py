@@ -1,5 +1,6 @@
 """Training: from a recipe to a folder with checkpoints and a log."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,9 +54,10 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric = make_fabric(recipe.devices, recipe.train.precision)
     fabric.launch()
     _check_strategy(fabric, recipe)
-    _claim(fabric, run, recipe, resume)
-    splits = open_data(recipe.data)
-    session = Session(fabric, recipe, run, splits, on_event)
+    _in_first(fabric, lambda: folder.check(run, resume=resume))
+    session = Session(fabric, recipe, run, open_data(recipe.data), on_event)
+    if not resume:  # only now, so that a mistake in the data or the network leaves nothing behind
+        _in_first(fabric, lambda: folder.claim(run, recipe))
     is_saved = resume and (run / state.FILE).is_file()  # killed before its first state was saved, a run begins anew
     session.begin(state.load_state(run / state.FILE) if is_saved else None)
     try:
@@ -82,12 +84,12 @@ def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
         raise ValueError("`train.sync_norms` works on GPUs only: torch has no such batch norm for the CPU")
 
 
-def _claim(fabric: Fabric, run: Path, recipe: Recipe, resume: bool) -> None:
-    """The first process takes the folder; where it cannot, all give up together."""
+def _in_first(fabric: Fabric, act: Callable[[], None]) -> None:
+    """The first process does something with the folder; where it cannot, all give up together."""
     problem = ""
     if fabric.is_global_zero:
         try:
-            folder.claim(run, recipe, resume=resume)
+            act()
         except (ValueError, OSError) as error:  # a folder that cannot be written is a problem of all, too
             problem = str(error)
     problem = fabric.broadcast(problem)

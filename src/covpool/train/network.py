@@ -15,10 +15,8 @@ from covpool.models.head import last_linear
 from covpool.models.network import Network
 from covpool.models.rebuild import rebuild
 from covpool.models.weights import fill
+from covpool.train.pool_options import pool_options
 from covpool.train.recipe import Model, Recipe
-
-NONE = "none"  # TOML has no null
-OPTIONS_WITH_NONE = ("reduce_to", "normalize", "normalization", "sqrt_scale")
 
 
 @dataclass
@@ -93,7 +91,7 @@ def set_training(network: nn.Module, frozen: Sequence[str], *, freeze_norms: boo
 
 def _construct(recipe: Recipe, classes: int, *, backbone_weights: str | None = None) -> Network:
     model = recipe.model
-    options = {k: None if v == NONE and k in OPTIONS_WITH_NONE else v for k, v in recipe.pool.options.items()}
+    options = pool_options(recipe)
     if not model.name:
         return covpool.attach(
             _backbone_name(model),

@@ -25,7 +25,7 @@ class Model:
     head_norm: bool = True
     levels: tuple[str, ...] = ()  # modules of the backbone that feed a pool of several levels
     prefix_tokens: Literal["drop", "keep"] = "drop"
-    block: str = ""  # a local block inside the backbone: se, cbam, sort, fb
+    block: str = ""  # a local block inside the backbone: se, cbam, sort, tanh
     block_options: dict[str, Any] = field(default_factory=dict)
 
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from covpool._check import require
 
-BLOCK = 64  # images optimised between two products with the Gram matrix
+BLOCK = 128  # images optimised between two products with the Gram matrix
+PASSES = 4  # over them
 ROWS = 2048  # of the Gram matrix computed at a time
 
 
@@ -62,8 +63,8 @@ def fit_svm(
         targets: classes 0 ... k - 1, each present.
         c: the price of a violated margin.
         tolerance: relative duality gap at which a class counts as solved (liblinear's own measure where n >= d).
-        max_epochs: passes over the images.
-        on_epoch: called with the number of passes and the largest gap.
+        max_epochs: rounds over the images, each image being optimised a few times in one.
+        on_epoch: called with the number of rounds and the largest gap.
 
     >>> z = torch.tensor([[2.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
     >>> fit_svm(z, torch.tensor([0, 1, 0])).scores(z).argmax(1).tolist()
@@ -77,9 +78,18 @@ def fit_svm(
     if z.shape[0] >= z.shape[1]:
         return _by_liblinear(z, targets, c, tolerance, max_epochs)
     signs = torch.where(targets[:, None] == torch.arange(classes), 1.0, -1.0).to(z.dtype)
-    gram = torch.cat([rows @ z.T for rows in z.split(ROWS)]).add_(1.0)  # + 1: the bias as a constant feature
-    beta = _solve_dual(gram, signs, c, tolerance, max_epochs, on_epoch)
+    beta = _solve_dual(_gram(z), signs, c, tolerance, max_epochs, on_epoch)
     return LinearSVM(beta.T @ z, beta.sum(0))
+
+
+def _gram(z: Tensor) -> Tensor:  # (n, d) -> (n, n)
+    """z z^T + 1, the bias as a constant feature; one half is computed, the other is its mirror image."""
+    gram = z.new_empty(len(z), len(z))
+    for start in range(0, len(z), ROWS):
+        rows = z[start : start + ROWS] @ z[start:].T
+        gram[start : start + ROWS, start:] = rows
+        gram[start:, start : start + ROWS] = rows.T
+    return gram.add_(1.0)
 
 
 def _solve_dual(
@@ -87,17 +97,15 @@ def _solve_dual(
     on_epoch: Callable[[int, float], None] | None,
 ) -> Tensor:  # fmt: skip
     """beta = alpha y (n, classes) of the dual, by block coordinate ascent."""
-    n = gram.shape[0]
-    alpha, beta = torch.zeros_like(signs), torch.zeros_like(signs)
+    beta, outputs = torch.zeros_like(signs), torch.zeros_like(signs)  # outputs = gram beta
     generator = torch.Generator().manual_seed(0)
-    outputs = torch.zeros_like(signs)
     for epoch in range(1, max_epochs + 1):
-        for block in torch.randperm(n, generator=generator).split(BLOCK):
-            change = _ascend(gram[block][:, block], signs[block], alpha, block, outputs[block], c)
-            if change.any():
-                beta[block] += change
-                outputs += gram[:, block] @ change
-        gap = _largest_gap(alpha, beta, outputs, signs, c)
+        for block in torch.randperm(len(gram), generator=generator).split(BLOCK):
+            rows = gram[block]  # by symmetry the columns too, and contiguous
+            updated = _ascend(rows[:, block], signs[block], beta[block], outputs[block], c)
+            outputs += rows.T @ (updated - beta[block])
+            beta[block] = updated
+        gap = _largest_gap(beta, outputs, signs, c)
         if on_epoch is not None:
             on_epoch(epoch, gap)
         if gap <= tolerance:
@@ -105,23 +113,24 @@ def _solve_dual(
     return beta
 
 
-def _ascend(gram: Tensor, signs: Tensor, alpha: Tensor, block: Tensor, outputs: Tensor, c: float) -> Tensor:
-    """Optimise the images of a block one after another, each for all classes; returns the change of their beta."""
-    changes = torch.zeros_like(signs)
-    for j, i in enumerate(block.tolist()):
-        step = (1 - signs[j] * outputs[j]) / gram[j, j]
-        updated = (alpha[i] + step).clamp_(0, c)
-        changes[j] = (updated - alpha[i]) * signs[j]
-        alpha[i] = updated
-        outputs[j + 1 :] += gram[j + 1 :, j, None] * changes[j]
-    return changes
+def _ascend(gram: Tensor, signs: Tensor, beta: Tensor, outputs: Tensor, c: float) -> Tensor:
+    """Optimise the images of a block one after another, each for all classes, `PASSES` times; returns their beta.
+
+    It takes `beta` and `outputs` of the block as copies, and works in them.
+    """
+    low, high = c * signs.clamp(max=0), c * signs.clamp(min=0)  # 0 <= alpha = beta y <= c
+    for j in [*range(len(gram))] * PASSES:
+        updated = torch.clamp(beta[j] + (signs[j] - outputs[j]) / gram[j, j], low[j], high[j])
+        outputs.addr_(gram[j], updated - beta[j])
+        beta[j] = updated
+    return beta
 
 
-def _largest_gap(alpha: Tensor, beta: Tensor, outputs: Tensor, signs: Tensor, c: float) -> float:
+def _largest_gap(beta: Tensor, outputs: Tensor, signs: Tensor, c: float) -> float:
     """The largest duality gap of a class, relative to its primal objective."""
     quadratic = (beta * outputs).sum(0)
     primal = quadratic / 2 + c * (1 - signs * outputs).clamp(min=0).sum(0)
-    dual = alpha.sum(0) - quadratic / 2
+    dual = (beta * signs).sum(0) - quadratic / 2
     return float(((primal - dual) / primal).max())
 
 

@@ -1,0 +1,74 @@
+"""FBN: the factorized bilinear layer at every position, its scores averaged."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covpool._check import check_positive_int
+from covpool._registry import register
+from covpool.blocks.fb import Compensation, FactorizedBilinear
+from covpool.ops import covariance
+from covpool.ops.positions import keep_positions, mean
+from covpool.pools.base import Pool
+
+
+@register(
+    "fbn",
+    title="FBN",
+    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
+    order="2",
+    formula="s_k = mean over positions of b_k + w_k^T x + |F_k x|^2",
+    size="one score per class, no explicit feature",
+    cost="n c (rank + 1) num_classes",
+)
+class FactorizedBilinearPool(Pool):
+    """Class scores: a linear function of every position plus a quadratic form of low rank, averaged over positions.
+
+    It is the classifier: `output` is "scores". `representation` gives what the scores are linear in, for an SVM.
+
+    Args:
+        num_classes: scores per image.
+        rank: rows of F for each class; published are 20 (CIFAR) and 50 (ImageNet).
+        drop: of DropFactor: in training, each of the `rank` paths is dropped with this probability.
+        self_terms: False leaves the squares x_i^2 out, as the released operator does.
+        compensation: for dropped paths, see `covpool.blocks.FactorizedBilinear`.
+
+    >>> pool = FactorizedBilinearPool(64, num_classes=5, rank=4)
+    >>> x = torch.randn(2, 64, 7, 7)
+    >>> pool(x).shape, pool.representation(x).shape
+    (torch.Size([2, 5]), torch.Size([2, 4160]))
+    """
+
+    output = "scores"
+
+    def __init__(
+        self,
+        in_features: int,
+        *,
+        num_classes: int = 1000,
+        rank: int = 20,
+        drop: float = 0.5,
+        self_terms: bool = True,
+        compensation: Compensation = "inverted",
+        **common: Any,
+    ) -> None:
+        check_positive_int("num_classes", num_classes)
+        super().__init__(in_features, lambda c: num_classes, **common)
+        self.num_classes, self.rank = num_classes, rank
+        options: dict[str, Any] = {"rank": rank, "drop": drop, "self_terms": self_terms, "compensation": compensation}
+        self.layer = FactorizedBilinear(self.channels[0], num_classes, **options)
+
+    def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        """The mean and the second moment of the features, in full: (b, c + c^2). Arguments as for a call."""
+        return self._apply_method(_moments, (features,), mask, weights)
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x, w = keep_positions(x.to(self.layer.weight.dtype), mask, weights)
+        scores: Tensor = self.layer(x.mT, w)
+        return scores
+
+
+def _moments(x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+    moment = covariance(x, mask=mask, weights=weights, centered=False)
+    return torch.cat((mean(*keep_positions(x, mask, weights)), moment.flatten(1)), 1)
