@@ -30,7 +30,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     if triton.knobs.runtime.interpret:
         replace(monkeypatch, "tiling", lambda order, parts: shape.Tiling(SMALL, SMALL, 4, 1, 1))
-        for name in ("CHANNEL_TILE", "CHANNEL_BLOCK", "POSITION_BLOCK"):
+        for name in ("CHANNEL_TILE", "CHANNEL_BLOCK", "POSITION_BLOCK", "MOMENT_CHANNELS", "MOMENT_POSITIONS"):
             replace(monkeypatch, name, SMALL)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cases import generator
+from covpool.kernels.launch import Chain
 from covpool.ops import reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -45,3 +46,29 @@ def isqrt_and_gradient(
     z = root[:, rows, columns]
     (dx,) = torch.autograd.grad(z, x, g.cpu().double())
     return z.detach().to(DEVICE), dx.to(DEVICE)
+
+
+def newton_schulz(a: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """Y_N and P_N of normalised matrices."""
+    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    y, p = a, eye.expand_as(a)
+    for _ in range(iterations):
+        half = 1.5 * eye - 0.5 * p @ y
+        y, p = y @ half, half @ p
+    return y, p
+
+
+def problem(run: Chain) -> tuple[Tensor, Tensor]:
+    """Matrices of trace one and directions of norm one, of the chain's own order."""
+    x, h = randn(run.b, run.size, run.size), randn(run.b, run.size, run.size, seed=1)
+    a, h = x @ x.mT, h + h.mT
+    trace = a.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
+    return a / trace, h / torch.linalg.matrix_norm(h, keepdim=True)
+
+
+def operand(run: Chain, value: Tensor) -> Tensor:
+    return split(value, run.mode.storage, run.mode.parts)
+
+
+def start(run: Chain, a: Tensor) -> Tensor:
+    return 1.5 * torch.eye(run.size, device=DEVICE) - 0.5 * a

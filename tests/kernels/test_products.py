@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from covpool.kernels import isqrt
+from covpool.kernels.launch import Chain
 from covpool.kernels.precision import mode
 from kernels.oracles import DEVICE, LARGEST_ERROR, randn, split
 from ops.oracles import relative_error
@@ -12,7 +13,7 @@ from ops.oracles import relative_error
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_gram_is_scaled_and_starts_the_chain(precision: str) -> None:
     m = mode(precision, 5)
-    run = isqrt.Chain(2, 20, 5, m, randn(1))
+    run = Chain(2, 20, 5, m, randn(1))
     x = randn(2, run.size, run.tiling.inner) * 0.1
     operand = split(x * m.k_scale, m.storage, m.parts)
     a, workspace = run.empty(2), run.empty(2, 4)
@@ -28,7 +29,7 @@ def test_gram_is_scaled_and_starts_the_chain(precision: str) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_product_and_its_transpose(precision: str, transposed: bool) -> None:
     m = mode(precision, 5)
-    run = isqrt.Chain(2, 20, 5, m, randn(1))
+    run = Chain(2, 20, 5, m, randn(1))
     width = 2 * isqrt.CHANNEL_TILE
     x, z = randn(2, width, run.size), randn(2, run.size, run.size, seed=1)
     out = x.new_empty(2, m.parts, width, run.size, dtype=m.storage)

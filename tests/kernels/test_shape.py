@@ -21,6 +21,12 @@ def test_padded(size: int, multiple: int, expected: int) -> None:
     assert shape.padded(size, multiple) == expected
 
 
+def test_one_tile_of_one_part_stays_on_the_chip() -> None:
+    largest = shape.tiling(100, 1).tile
+    assert [shape.stays_on_chip(order, 1) for order in (1, largest, largest + 1)] == [True, True, False]
+    assert not shape.stays_on_chip(1, 2)
+
+
 def test_large_batches_give_each_matrix_a_program() -> None:
     assert shape.one_program_per_matrix(128)
     assert not shape.one_program_per_matrix(1)

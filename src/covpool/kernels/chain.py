@@ -145,18 +145,20 @@ def pair_step(x, dx, z, dz, out, dout, half, first, last,
 
 
 @triton.jit
+def inner_product(base, i, j, value, scale, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
+    """The share of tile (i, j), and of its mirror image, in <value, scale base> of a stored symmetric matrix."""
+    tile = load_operand(tile_pointers(base, i, j, SIZE, T, T), SIZE * SIZE, PARTS)
+    return tl.sum(tl.sum(value * tile, 1), 0) * scale * tl.where(i == j, 1.0, 2.0)
+
+
+@triton.jit
 def store_last_pair(a, h, f, df, sums, item, i, j, acc, dacc, f_scale, a_scale,
                     FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
     """Store tile (i, j) of dF (and of F for the factor), with its share of <H, F> and <dF, A>."""
     acc = acc * f_scale
     dacc = dacc * f_scale
-    a_tile = load_operand(tile_pointers(a, i, j, SIZE, T, T), SIZE * SIZE, PARTS) * a_scale
-    slope = tl.sum(tl.sum(dacc * a_tile, 1), 0)
-    h_tile = load_operand(tile_pointers(h, i, j, SIZE, T, T), SIZE * SIZE, PARTS) * a_scale
-    value = tl.sum(tl.sum(acc * h_tile, 1), 0)
-    count = tl.where(i == j, 1.0, 2.0)
-    tl.store(sums + 2 * item, value * count)
-    tl.store(sums + 2 * item + 1, slope * count)
+    tl.store(sums + 2 * item, inner_product(h, i, j, acc, a_scale, SIZE, PARTS, T))
+    tl.store(sums + 2 * item + 1, inner_product(a, i, j, dacc, a_scale, SIZE, PARTS, T))
     store_symmetric(df, i, j, dacc, SIZE, PARTS, T)
     if FACTOR:
         store_symmetric(f, i, j, acc, SIZE, PARTS, T)

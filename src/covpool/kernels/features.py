@@ -22,6 +22,8 @@ from covpool.kernels.tiles import (
 
 CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
+MOMENT_CHANNELS = 32  # few, with many positions at a time: each pass over positions waits for memory
+MOMENT_POSITIONS = 256
 LENGTH_BLOCK = 8192
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
@@ -172,7 +174,7 @@ class Features:
     def __init__(self, x: Tensor, w: Tensor | None, m: Mode, moments: tuple[Tensor, Tensor] | None = None) -> None:
         self.x, self.w, self.mode = x, w, m
         self.b, self.n, self.c = x.shape
-        self.blocks = triton.cdiv(self.c, CHANNEL_BLOCK)
+        self.blocks = triton.cdiv(self.c, MOMENT_CHANNELS)
         self.mean, self.squares = moments or self._moments()
 
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -180,7 +182,7 @@ class Features:
         squares = self.x.new_empty(self.b, self.blocks, dtype=torch.float32)
         moments_kernel[(self.b, self.blocks)](
             self.x, self._weights(), mean, squares, self.n, self.c, *self.x.stride(), self.blocks,
-            WEIGHTED=self.w is not None, BN=POSITION_BLOCK, BC=CHANNEL_BLOCK,
+            WEIGHTED=self.w is not None, BN=MOMENT_POSITIONS, BC=MOMENT_CHANNELS, num_warps=8,
         )  # fmt: skip
         return mean, squares
 

@@ -4,107 +4,19 @@ Everything between the features and the triangle of the result happens here; `co
 """
 
 import math
-from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from covpool.kernels import chain, products
-from covpool.kernels.features import CHANNEL_BLOCK, TINY, Features, direction_kernel, lengths
+from covpool.kernels import products
+from covpool.kernels.features import MOMENT_CHANNELS, TINY, Features, direction_kernel, lengths
+from covpool.kernels.launch import PLAIN, TRIANGLE, Chain
 from covpool.kernels.precision import Mode, mode
-from covpool.kernels.shape import Tiling, one_program_per_matrix, padded, tiling
+from covpool.kernels.shape import padded
 from covpool.kernels.vmap import fold_vmap
 
-PLAIN, HALVED, TRIANGLE, MATRIX = (kind.value for kind in (chain.PLAIN, chain.HALVED, chain.TRIANGLE, chain.MATRIX))
 CHANNEL_TILE = 128
-
-
-class Chain:
-    """The chain on matrices of one order: its workspace, its launches."""
-
-    def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor) -> None:
-        self.b, self.iterations, self.mode = b, iterations, m
-        self.tiling: Tiling = tiling(order, m.parts)
-        self.size = padded(order, self.tiling.tile)
-        self.items = math.comb(self.size // self.tiling.tile + 1, 2)
-        self.like = like
-        self.half = 0.5 / m.y_scale
-
-    def empty(self, *lead: int) -> Tensor:
-        return self.like.new_empty(*lead, self.mode.parts, self.size, self.size, dtype=self.mode.storage)
-
-    def constants(self, stages: int) -> dict[str, Any]:
-        t = self.tiling
-        return {
-            "SIZE": self.size, "PARTS": self.mode.parts, "T": t.tile, "BK": t.inner, "num_warps": t.warps,
-            "num_stages": stages,
-        }  # fmt: skip
-
-    def gram(self, x: Tensor, z: Tensor, a: Tensor, slot: Tensor, identity: float) -> None:
-        """For x, z stored k_scale times too large: a = y_scale x z^T and slot = identity I - x z^T / 2."""
-        shrink = 1 / self.mode.k_scale**2
-        products.gram_kernel[(self.items, self.b)](
-            x, z, a, slot, x.stride(0), x.stride(2), x.stride(1), x.shape[3], slot.stride(0),
-            self.mode.y_scale * shrink, 0.5 * shrink, identity,
-            **self.constants(self.tiling.stages),
-        )  # fmt: skip
-
-    def value(self, a: Tensor, workspace: Tensor, out: Tensor, scales: Tensor, c: int, last: int) -> None:
-        """The factor (last = PLAIN) or the scaled root (TRIANGLE, MATRIX); slot 1 of the workspace holds P_1."""
-        constants = self.constants(self.tiling.stages)
-        if one_program_per_matrix(self.b):
-            chain.chain_kernel[(self.b,)](
-                a, workspace, out, scales, c, out.stride(0), self.half, self.iterations, LAST=last, **constants
-            )
-            return
-
-        def step(x: Tensor, z: Tensor, into: Tensor, kind: int) -> None:
-            chain.value_step_kernel[(self.items, self.b)](
-                x, z, into, scales, c, x.stride(0), z.stride(0), into.stride(0), self.half, KIND=kind, **constants
-            )
-
-        y, p, t, free = workspace.unbind(1)
-        step(a, p, y, PLAIN)
-        for _ in range(self.iterations - 2):
-            step(p, y, t, HALVED)
-            step(y, t, free, PLAIN)
-            step(t, p, y, PLAIN)
-            y, p, free = free, y, p
-        step(p, y, t, HALVED)
-        step(p if last == PLAIN else y, t, out, last)
-
-    def pair(self, a: Tensor, h: Tensor, workspace: Tensor, factor: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """F (for the factor), dF[H], and per tile the shares of <H, F> and <dF, A>; slots 1 and 5 hold P_1 and dP_1."""
-        constants = self.constants(self.tiling.pair_stages)
-        sums = self.like.new_empty(self.b, self.items, 2, dtype=torch.float32)
-        df = self.empty(self.b)
-        f = self.empty(self.b) if factor else df
-        f_scale, a_scale = (1.0 if factor else 1 / self.mode.y_scale), 1 / self.mode.y_scale
-        if one_program_per_matrix(self.b):
-            chain.pair_chain_kernel[(self.b,)](
-                a, h, workspace, f, df, sums, self.half, f_scale, a_scale, self.iterations, FACTOR=factor, **constants
-            )
-            return f, df, sums
-        slots = workspace.unbind(1)
-
-        def step(x: tuple[Tensor, Tensor], z: tuple[Tensor, Tensor], into: tuple[Tensor, Tensor], kind: int) -> None:
-            chain.pair_step_kernel[(self.items, self.b)](
-                *x, *z, *into, x[0].stride(0), z[0].stride(0), into[0].stride(0), self.half, KIND=kind, **constants
-            )
-
-        y, p, t, free = zip(slots[:4], slots[4:], strict=True)
-        step((a, h), p, y, PLAIN)
-        for _ in range(self.iterations - 2):
-            step(p, y, t, HALVED)
-            step(y, t, free, PLAIN)
-            step(t, p, y, PLAIN)
-            y, p, free = free, y, p
-        step(p, y, t, HALVED)
-        chain.last_pair_step_kernel[(self.items, self.b)](
-            *(p if factor else y), *t, a, h, f, df, sums, t[0].stride(0), f_scale, a_scale, FACTOR=factor, **constants
-        )
-        return f, df, sums
 
 
 def triangle(c: int) -> int:
@@ -117,10 +29,10 @@ def forward_primal(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postco
     run = Chain(f.b, f.c, iterations, m, x)
     kt_shape = (run.size, padded(f.n, run.tiling.inner))
     _, kt, _, scales = f.operands(None, kt_shape, 1 / m.y_scale, postcomp)
-    a, workspace = run.empty(f.b), run.empty(f.b, 4)
-    run.gram(kt, kt, a, workspace[:, 1], 1.5)
+    a, slots = run.empty(f.b), run.slots(4)
+    run.gram(kt, kt, a, _slot(slots, 1), 1.5)
     out = f.mean.new_empty(f.b, triangle(f.c))
-    run.value(a, workspace, out, scales, f.c, TRIANGLE)
+    run.value(a, slots, out, scales, f.c, TRIANGLE)
     return out, a, f.mean, f.squares
 
 
@@ -130,9 +42,9 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
     run = Chain(f.b, f.n, iterations, m, x)
     width = padded(f.c, CHANNEL_TILE)
     k, kt, _, scales = f.operands((run.size, width), (width, run.size), 1 / m.k_scale**2, postcomp)
-    a, workspace, p = run.empty(f.b), run.empty(f.b, 4), run.empty(f.b)
-    run.gram(k, k, a, workspace[:, 1], 1.5)
-    run.value(a, workspace, p, scales, f.n, PLAIN)
+    a, slots, p = run.empty(f.b), run.slots(4), run.empty(f.b)
+    run.gram(k, k, a, _slot(slots, 1), 1.5)
+    run.value(a, slots, p, scales, f.n, PLAIN)
     wt = torch.empty_like(kt)
     _product(kt, p, wt, None, run)
     out = f.mean.new_empty(f.b, triangle(f.c))
@@ -160,10 +72,10 @@ def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
     norms = lengths(g)
-    h, workspace = run.empty(f.b), run.empty(f.b, 8)
-    _direction(run, g, norms, a, h, workspace, f.c)
-    _, slope, sums = run.pair(a, h, workspace, factor=False)
-    del workspace, h
+    h, slots = run.empty(f.b), run.slots(8)
+    _direction(run, g, norms, a, h, slots, f.c)
+    _, slope, sums = run.pair(a, h, slots, factor=False)
+    del slots, h
     k, _, trace, _ = f.operands((padded(f.n, run.tiling.tile), run.size), None, 1.0, postcomp)
     factors = (1.0 if postcomp else 0.0, -2.0)
     return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, norms, trace, factors, postcomp)
@@ -179,21 +91,25 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     _direction_matrix(g, norms, s, f.c, m)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
-    a, h, workspace = run.empty(f.b), run.empty(f.b), run.empty(f.b, 8)
-    run.gram(k, k, a, workspace[:, 1], 1.5)
-    run.gram(ks, k, h, workspace[:, 5], 0.0)
-    p, dp, sums = run.pair(a, h, workspace, factor=True)
+    a, h, slots = run.empty(f.b), run.empty(f.b), run.slots(8)
+    run.gram(k, k, a, _slot(slots, 1), 1.5)
+    run.gram(ks, k, h, _slot(slots, 5), 0.0)
+    p, dp, sums = run.pair(a, h, slots, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
     return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, norms, trace, factors, postcomp)
 
 
-def _direction(run: Chain, g: Tensor, norms: Tensor, a: Tensor, h: Tensor, workspace: Tensor, c: int) -> None:
-    """The direction of the gradient of a triangle, and the start of the chain with its derivative."""
+def _slot(slots: Tensor | None, number: int) -> Tensor | None:
+    return None if slots is None else slots[:, number]
+
+
+def _direction(run: Chain, g: Tensor, norms: Tensor, a: Tensor, h: Tensor, slots: Tensor | None, c: int) -> None:
+    """The direction of the gradient of a triangle, and the start of a chain in memory with its derivative."""
     m, scale = run.mode, run.mode.direction_scale
-    p, dp = workspace[:, 1], workspace[:, 5]
+    p, dp = (h, h) if slots is None else (slots[:, 1], slots[:, 5])
     direction_kernel[(run.items, run.b)](
         g, norms, a, h, p, dp, c, g.stride(0), p.stride(0), scale * m.y_scale, -0.5 * scale, run.half,
-        START=True, SIZE=run.size, PARTS=m.parts, T=run.tiling.tile, num_warps=run.tiling.warps,
+        START=slots is not None, SIZE=run.size, PARTS=m.parts, T=run.tiling.tile, num_warps=run.tiling.warps,
     )  # fmt: skip
 
 
@@ -258,7 +174,7 @@ def _(
     run = Chain(b, c, iterations, mode(precision, iterations), x)
     a = run.empty(b) if form == "primal" else x.new_empty(0, dtype=run.mode.storage)
     moments = torch.float32
-    blocks = triton.cdiv(c, CHANNEL_BLOCK)
+    blocks = triton.cdiv(c, MOMENT_CHANNELS)
     return (
         x.new_empty(b, triangle(c), dtype=moments),
         a,

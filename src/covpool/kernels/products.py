@@ -19,13 +19,14 @@ from covpool.kernels.tiles import (
 
 @triton.jit
 def gram_kernel(x, z, a, p, stride, ld, part, inner, p_stride, a_scale, half, identity,
-                SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric x z^T, stored as a = a_scale x z^T and as p = identity I - half x z^T: the start of the chain."""
+                START: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
+    """The symmetric a = a_scale x z^T, and with START the start p = identity I - half x z^T of the chain."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     acc = product_nt(x + matrix * stride, z + matrix * stride, i, j, ld, ld, part, part, inner, PARTS, T, T, BK)
     store_symmetric(a + matrix * (SIZE * SIZE * PARTS), i, j, acc * a_scale, SIZE, PARTS, T)
-    store_symmetric(p + matrix * p_stride, i, j, add_diagonal(acc * -half, i, j, identity, T), SIZE, PARTS, T)
+    if START:
+        store_symmetric(p + matrix * p_stride, i, j, add_diagonal(acc * -half, i, j, identity, T), SIZE, PARTS, T)
 
 
 @triton.jit

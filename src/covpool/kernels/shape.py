@@ -39,6 +39,11 @@ def padded(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
+def stays_on_chip(order: int, parts: int) -> bool:
+    """Whether a program can keep all iterates of a matrix: one tile, of one part."""
+    return parts == 1 and order <= tiling(order, parts).tile
+
+
 def one_program_per_matrix(batch: int) -> bool:
     """Whether there are enough matrices to give each to one multiprocessor; else every step is spread over tiles."""
     return batch >= 64

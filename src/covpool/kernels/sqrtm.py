@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool.kernels.features import TINY, lengths
-from covpool.kernels.isqrt import MATRIX, Chain
+from covpool.kernels.launch import MATRIX, Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.vmap import fold_vmap
 
@@ -25,11 +25,13 @@ def _trace(s: Tensor) -> tuple[Tensor, Tensor]:
     return t, torch.where(zero, 0, 1 / torch.where(zero, 1, t))
 
 
-def _start(run: Chain, s: Tensor, reciprocal: Tensor, a: Tensor, p: Tensor) -> None:
-    """A = s / t and P_1 = (3 I - A) / 2."""
+def _start(run: Chain, s: Tensor, reciprocal: Tensor, a: Tensor, slots: Tensor | None) -> None:
+    """A = s / t, and for a chain in memory P_1 = (3 I - A) / 2."""
     normalized = s * reciprocal
     _operand(run, normalized * run.mode.y_scale, a)
-    _operand(run, 1.5 * torch.eye(s.shape[-1], dtype=s.dtype, device=s.device) - 0.5 * normalized, p)
+    if slots is not None:
+        start = 1.5 * torch.eye(s.shape[-1], dtype=s.dtype, device=s.device) - 0.5 * normalized
+        _operand(run, start, slots[:, 1])
 
 
 @torch.library.custom_op("covpool::sqrtm_forward", mutates_args=())
@@ -38,11 +40,11 @@ def forward(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tenso
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
     t, reciprocal = _trace(s)
-    a, workspace = run.empty(b), run.empty(b, 4)
-    _start(run, s, reciprocal, a, workspace[:, 1])
+    a, slots = run.empty(b), run.slots(4)
+    _start(run, s, reciprocal, a, slots)
     scales = (t.flatten().sqrt() if postcomp else torch.ones_like(t.flatten())) / run.mode.y_scale
     out = s.new_empty(b, c, c)
-    run.value(a, workspace, out, scales, c, MATRIX)
+    run.value(a, slots, out, scales, c, MATRIX)
     return out
 
 
@@ -57,14 +59,15 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
     _, reciprocal = _trace(s)
-    a, h, workspace = run.empty(b), run.empty(b), run.empty(b, 8)
-    _start(run, s, reciprocal, a, workspace[:, 1])
+    a, h, slots = run.empty(b), run.empty(b), run.slots(8)
+    _start(run, s, reciprocal, a, slots)
     norm = lengths(g.reshape(b, -1).contiguous()).reshape(b, 1, 1)
     scale = run.mode.direction_scale
     direction = g * (scale / torch.where(norm == 0, 1, norm))
     _operand(run, direction * run.mode.y_scale, h)
-    _operand(run, -0.5 * direction, workspace[:, 5])
-    _, slope, sums = run.pair(a, h, workspace, factor=False)
+    if slots is not None:
+        _operand(run, -0.5 * direction, slots[:, 5])
+    _, slope, sums = run.pair(a, h, slots, factor=False)
     value, inner = sums.sum(1)[:, :, None, None].unbind(1)
     coefficient = (0.5 * value if postcomp else 0) - inner
     gradient = slope[:, :, :c, :c].float().sum(1)
