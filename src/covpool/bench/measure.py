@@ -122,6 +122,12 @@ def busy_time(call: Call, device: torch.device) -> float | None:
     return sum(_kernel_times(call)) if device.type == "cuda" else None
 
 
+def replay_time(call: Call, device: torch.device) -> float | None:
+    """Milliseconds of a call under CUDA-graph replay, in which the host has no part; None on a CPU."""
+    timing = time_graph([call], repeats=20) if device.type == "cuda" else None
+    return None if timing is None else timing.median
+
+
 def _kernel_times(call: Call) -> list[float]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import covpool
-from covpool.bench.measure import busy_time, peak_memory, time_in_turns
+from covpool.bench.measure import busy_time, peak_memory, replay_time, time_in_turns
 from covpool.bench.record import Record
 
 HEADS = ("avg", "isqrt", "mpn", "cov")
@@ -51,7 +51,8 @@ def training_steps(
 ) -> Iterator[Record]:
     """Time a training step (bf16 autocast, channels_last, fused SGD) for each head, with the last stride removed.
 
-    All heads in turn, in wall time, and beside it the time in which the device is busy: the host's part varies.
+    All heads in turn, in wall time; beside it the time of the whole step under CUDA-graph replay, and that in which the
+    device is busy: the host's part varies.
 
     Args:
         backbone: a name `covpool.attach` takes.
@@ -81,6 +82,7 @@ def training_steps(
             ratio=yardstick / timing.median,
             extra={
                 "images_per_s": 1e3 * batch / timing.median,
+                "graph_ms": replay_time(steps[head], device),
                 "busy_ms": busy_time(steps[head], device),
                 "peak_mib": peak_memory(steps[head], device),
             },
