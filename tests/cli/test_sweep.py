@@ -20,21 +20,21 @@ def recipe(tmp_path: Path) -> Path:
 
 def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "swept"
-    asked = ("sweep", recipe, "pool.iterations=[1,0]", "seed=[0,1]", "--out", out)
+    asked = ("sweep", recipe, "train.batch_size=[4,1000]", "seed=[0,1]", "--out", out)
     result = run(*asked)
     assert result.exit_code == 1, result.output
     assert f"in {out}: sweep.csv, sweep.jsonl, sweep.png" in result.output
-    assert "1 of 4: pool.iterations=1,seed=0" in result.output
-    assert "pool.iterations=0,seed=1 failed: ValueError" in result.output
+    assert "1 of 4: train.batch_size=4,seed=0" in result.output
+    assert "train.batch_size=1000,seed=1 failed: ValueError" in result.output
     with (out / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["pool.iterations"], row["finished"], row["failed"]) for row in rows] == [
-        ("1", "2", "0"),
-        ("0", "0", "2"),
+    assert [(row["train.batch_size"], row["finished"], row["failed"]) for row in rows] == [
+        ("4", "2", "0"),
+        ("1000", "0", "2"),
     ]
     runs = [json.loads(line) for line in (out / "sweep.jsonl").read_text().splitlines()]
     assert [line["status"] for line in runs] == ["finished", "finished", "failed", "failed"]
-    assert float(rows[0]["top1_mean"]) == pytest.approx((runs[0]["top1"] + runs[1]["top1"]) / 2)
+    assert float(rows[0]["top1_mean"]) == pytest.approx((runs[0]["top1"] + runs[1]["top1"]) / 2, abs=1e-6)
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
     again = run(*asked)
     assert again.exit_code == 1 and "1 of 4" not in again.output and "3 of 4" in again.output
@@ -49,5 +49,7 @@ def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:
 def test_mistakes(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "several values" in refused("sweep", recipe, "seed=0")
     assert "did you mean 'lr'" in refused("sweep", recipe, "optimizer.lrr=[0.1,1]", "--out", tmp_path / "swept")
+    assert "positive integer" in refused("sweep", recipe, "pool.iterations=[1,0]", "--out", tmp_path / "swept")
+    assert not (tmp_path / "swept").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "one process" in refused("sweep", recipe, "seed=[0,1]")

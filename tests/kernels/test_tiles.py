@@ -66,11 +66,11 @@ def product_kernel(x, z, out, part, PARTS: tl.constexpr, T: tl.constexpr, BK: tl
 
 
 @triton.jit
-def pair_kernel(x, dx, z, dz, out, dout, PARTS: tl.constexpr, T: tl.constexpr):
-    zero = tl.zeros((T, T), tl.float32)
+def pair_kernel(x, dx, z, dz, out, dout, PARTS: tl.constexpr, APART: tl.constexpr, T: tl.constexpr):
+    one = tl.full((T, T), 1.0, tl.float32)
     acc, dacc = step_pair_nt(tile_pointers(x, 0, 0, T, T, T), tile_pointers(dx, 0, 0, T, T, T),
                              tile_pointers(z, 0, 0, T, T, T), tile_pointers(dz, 0, 0, T, T, T),
-                             zero, zero, T * T, PARTS)
+                             one, one, T * T, PARTS, APART)
     tl.store(tile_pointers(out, 0, 0, T, T, T), acc)
     tl.store(tile_pointers(dout, 0, 0, T, T, T), dacc)
 
@@ -134,10 +134,11 @@ def test_product(dtype: torch.dtype, parts: int, largest: float) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "parts", "largest"), STORAGES)
-def test_product_with_its_derivative(dtype: torch.dtype, parts: int, largest: float) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_product_with_its_derivative(dtype: torch.dtype, parts: int, largest: float, apart: bool) -> None:
     x, dx, z, dz = (randn(16, 16, seed=seed) for seed in range(4))
     out, dout = torch.empty_like(x), torch.empty_like(x)
-    pair_kernel[(1,)](*(split(v, dtype, parts) for v in (x, dx, z, dz)), out, dout, PARTS=parts, T=16)
+    pair_kernel[(1,)](*(split(v, dtype, parts) for v in (x, dx, z, dz)), out, dout, PARTS=parts, APART=apart, T=16)
     x, dx, z, dz = (v.double() for v in (x, dx, z, dz))
-    assert relative_error(out, x @ z.T) <= largest
-    assert relative_error(dout, dx @ z.T + x @ dz.T) <= largest
+    assert relative_error(out, 1 + x @ z.T) <= largest
+    assert relative_error(dout, 1 + dx @ z.T + x @ dz.T) <= largest

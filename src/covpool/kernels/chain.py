@@ -59,7 +59,7 @@ def value_step(x, z, out, scale, c, first, last,
         block = index % BLOCKS
         rows = tile_pointers(x, i, 0, SIZE, T, BK) + block * BK
         columns = tile_pointers(z, j, 0, SIZE, T, BK) + block * BK
-        acc = step_nt(rows, columns, acc, SIZE * SIZE, SIZE * SIZE, PARTS)
+        acc = step_nt(rows, columns, acc, SIZE * SIZE, SIZE * SIZE, PARTS, APART=SIZE > T)
         if block == BLOCKS - 1:
             store_value(out, i, j, acc, scale, c, KIND, SIZE, PARTS, T)
             acc = tl.zeros((T, T), tl.float32)
@@ -137,7 +137,7 @@ def pair_step(x, dx, z, dz, out, dout, half, first, last,
         drows = tile_pointers(dx, i, 0, SIZE, T, BK) + block * BK
         columns = tile_pointers(z, j, 0, SIZE, T, BK) + block * BK
         dcolumns = tile_pointers(dz, j, 0, SIZE, T, BK) + block * BK
-        acc, dacc = step_pair_nt(rows, drows, columns, dcolumns, acc, dacc, SIZE * SIZE, PARTS)
+        acc, dacc = step_pair_nt(rows, drows, columns, dcolumns, acc, dacc, SIZE * SIZE, PARTS, APART=SIZE > T)
         if block == BLOCKS - 1:
             store_pair(out, dout, i, j, acc, dacc, half, KIND, SIZE, PARTS, T)
             acc = tl.zeros((T, T), tl.float32)
@@ -176,7 +176,7 @@ def last_pair_step(x, dx, z, dz, a, h, f, df, sums, f_scale, a_scale, first, las
             acc, dacc = step_pair_nt(
                 tile_pointers(x, i, 0, SIZE, T, BK) + block * BK, tile_pointers(dx, i, 0, SIZE, T, BK) + block * BK,
                 tile_pointers(z, j, 0, SIZE, T, BK) + block * BK, tile_pointers(dz, j, 0, SIZE, T, BK) + block * BK,
-                acc, dacc, SIZE * SIZE, PARTS)
+                acc, dacc, SIZE * SIZE, PARTS, APART=SIZE > T)
         store_last_pair(a, h, f, df, sums, item, i, j, acc, dacc, f_scale, a_scale, FACTOR, SIZE, PARTS, T)
 
 

@@ -55,32 +55,34 @@ def dot_nt(x, z, acc):
 
 
 @triton.jit
-def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr):
-    """acc + x z^T for tiles behind pointers, remainders included."""
-    x_tile = tl.load(x)
-    z_tile = tl.load(z)
-    if PARTS == 1:
-        acc = dot_nt(x_tile, z_tile, acc)
-    else:
-        acc += split_dot_nt(x_tile, tl.load(x + x_part), z_tile, tl.load(z + z_part), tl.zeros_like(acc))
-    return acc
-
-
-@triton.jit
 def split_dot_nt(x, x_rest, z, z_rest, acc):
-    """acc + x z^T for operands of two parts.
-
-    Each of many steps is to begin with a zero acc and to be added outside: a tensor core does not round a long sum, it
-    cuts it off. At order 256 the root's error is a fifth so, and the time the same.
-    """
+    """acc + x z^T for operands of two parts."""
     acc = dot_nt(x, z, acc)
     acc = dot_nt(x, z_rest, acc)
     return dot_nt(x_rest, z, acc)
 
 
 @triton.jit
-def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr):
-    """acc + x z^T and dacc + dx z^T + x dz^T, remainders included."""
+def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr, APART: tl.constexpr = True):
+    """acc + x z^T for tiles behind pointers, remainders included.
+
+    APART: a step of two parts is added up for itself and then to acc, because a tensor core does not round a long sum,
+    it cuts it off. At order 256 the error of a root is a fifth so, and the time the same; a single tile would wait.
+    """
+    x_tile = tl.load(x)
+    z_tile = tl.load(z)
+    if PARTS == 1:
+        acc = dot_nt(x_tile, z_tile, acc)
+    elif APART:
+        acc += split_dot_nt(x_tile, tl.load(x + x_part), z_tile, tl.load(z + z_part), tl.zeros_like(acc))
+    else:
+        acc = split_dot_nt(x_tile, tl.load(x + x_part), z_tile, tl.load(z + z_part), acc)
+    return acc
+
+
+@triton.jit
+def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr, APART: tl.constexpr = True):
+    """acc + x z^T and dacc + dx z^T + x dz^T, remainders included; APART as in `step_nt`."""
     x_tile = tl.load(x)
     z_tile = tl.load(z)
     dx_tile = tl.load(dx)
@@ -92,9 +94,16 @@ def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr):
     else:
         x_rest = tl.load(x + part)
         z_rest = tl.load(z + part)
-        acc += split_dot_nt(x_tile, x_rest, z_tile, z_rest, tl.zeros_like(acc))
-        step = split_dot_nt(dx_tile, tl.load(dx + part), z_tile, z_rest, tl.zeros_like(dacc))
-        dacc += split_dot_nt(x_tile, x_rest, dz_tile, tl.load(dz + part), step)
+        dx_rest = tl.load(dx + part)
+        dz_rest = tl.load(dz + part)
+        if APART:
+            acc += split_dot_nt(x_tile, x_rest, z_tile, z_rest, tl.zeros_like(acc))
+            step = split_dot_nt(dx_tile, dx_rest, z_tile, z_rest, tl.zeros_like(dacc))
+            dacc += split_dot_nt(x_tile, x_rest, dz_tile, dz_rest, step)
+        else:
+            acc = split_dot_nt(x_tile, x_rest, z_tile, z_rest, acc)
+            dacc = split_dot_nt(dx_tile, dx_rest, z_tile, z_rest, dacc)
+            dacc = split_dot_nt(x_tile, x_rest, dz_tile, dz_rest, dacc)
     return acc, dacc
 
 
