@@ -19,6 +19,7 @@ from covpool.train.intervals import wilson
 from covpool.train.judge import judge
 from covpool.train.log import read_log
 from covpool.train.report import write_report
+from covpool.train.report.curves import learning_curves
 from covpool.train.report.eigenplots import Summary, function_plots, spectrum_plots, summarize
 from covpool.train.report.findings import Answers
 from covpool.train.report.history import History, Series
@@ -237,6 +238,12 @@ def test_steps_have_their_place_between_epochs() -> None:
     history = History(steps, epochs, [], None)
     assert history.of_steps("loss", "").x == pytest.approx([0.5, 1, 1.5, 2, 2 + 2 / 6])
     assert History(steps, [], [], None).of_steps("loss", "").x == [2, 4, 7, 10, 12], "steps, while no epoch is over"
+
+
+def test_a_rate_that_ends_at_next_to_nothing_keeps_a_scale_that_can_be_read() -> None:
+    steps = [{"step": s, "lr": 0.1 * (1 - s / 100) ** 4 + 1e-12} for s in range(101)]
+    (curve,) = learning_curves(History(steps, [], [], None))
+    assert [number in curve for number in ("0.001", "1e\N{MINUS SIGN}05", "1e\N{MINUS SIGN}07")] == [True, True, False]
 
 
 def test_long_curves_are_thinned_to_means() -> None:

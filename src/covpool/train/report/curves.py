@@ -11,6 +11,7 @@ from covpool.train.report.history import History, Series
 
 FAINT = {"alpha": 0.35, "linewidth": 1.0}
 FEW = 40  # points that are marked one by one
+SHOWN = 1e4  # how far below the largest value a logarithmic scale goes: a cosine ends at next to nothing
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,11 @@ def _scale(axes: Any, panel: Panel) -> None:
     values = [value for series in panel.series for value in series.y]
     if panel.scale == "log" and min(values) > 0 and max(values) > 5 * min(values):
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(require("matplotlib.ticker", "plots").LogLocator(subs=(1, 2, 5)))
+        range_shown = min(max(values) / min(values), SHOWN)
+        if range_shown == SHOWN:
+            axes.set_ylim(bottom=max(values) / SHOWN)
+        numbers = (1, 2, 5) if range_shown < 100 else (1,)
+        axes.yaxis.set_major_locator(require("matplotlib.ticker", "plots").LogLocator(subs=numbers))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
     elif panel.scale in ("log", "from zero"):
