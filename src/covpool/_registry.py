@@ -109,7 +109,10 @@ def option_types(name: str) -> dict[str, Any]:
     """
     kinds: dict[str, Any] = {}
     for make in reversed(_initialisers(_find(name)[0])):
-        hints = get_type_hints(make)
+        try:
+            hints = get_type_hints(make)
+        except NameError:  # a name that is imported for type checkers alone
+            hints = {}
         kinds |= {key: hints.get(key, Any) for key in _keywords(make)}
     return kinds
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from covpool import ops
 from covpool.kernels import isqrt
 from covpool.kernels.features import LENGTH_BLOCK, lengths
+from covpool.kernels.launch import Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import padded
 from kernels.oracles import covariance, position_weights, randn
@@ -74,9 +75,10 @@ def test_direction_is_the_symmetric_matrix_of_unit_norm(c: int) -> None:
     g = randn(2, c * (c + 1) // 2)
     g[1] = 0
     norms = torch.linalg.vector_norm(g, dim=1)
-    size = padded(c, isqrt.CHANNEL_TILE)
+    run = Chain(2, c, 5, m, g)
+    size = padded(c, run.tiling.channel_tile)
     s = g.new_empty(2, m.parts, size, size, dtype=m.storage)
-    isqrt._direction_matrix(g, norms, s, c, m)
+    isqrt._direction_matrix(run, g, norms, s, c)
     matrix = ops.unvech(g[:1].double())
     matrix = (matrix + matrix.diagonal(dim1=1, dim2=2).diag_embed()) / 2
     value = s.double().sum(1) / m.direction_scale

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from covpool.kernels import isqrt
+from covpool.kernels import isqrt, launch
 from covpool.kernels.precision import PRECISIONS
 from kernels.oracles import DEVICE, LARGEST_ERROR, isqrt_and_gradient, position_weights, randn
 from ops.oracles import relative_error
@@ -46,6 +46,17 @@ def assert_exact(x: Tensor, w: Tensor | None, form: str, **options: Any) -> None
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_precision_in_both_forms_and_launches(form: str, precision: str) -> None:
     assert_exact(randn(*SHAPES[form]) + 3, None, form, iterations=3, precision=precision)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("postcomp", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_on_the_chip(form: str, precision: str, postcomp: bool, weighted: bool) -> None:
+    b, n, c = (2, 20, 9) if form == "primal" else (2, 9, 20)  # the smaller side is one tile
+    assert launch.stays_on_chip(min(n, c), 1)
+    w = position_weights(b, n) if weighted else None
+    assert_exact(randn(b, n, c) + 3, w, form, iterations=3, postcomp=postcomp, precision=precision)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,9 +185,9 @@ def test_empty_batch(form: str) -> None:
     assert z.shape == (0, 15) and dx.shape == x.shape
 
 
-def test_refuses_ten_iterations() -> None:
-    with pytest.raises(ValueError, match="2 to 9 iterations; got 10"):
-        isqrt.forward(randn(1, 9, 5), None, "primal", 10, True, "tf32")
+def test_refuses_eight_iterations() -> None:
+    with pytest.raises(ValueError, match="2 to 7 iterations; got 8"):
+        isqrt.forward(randn(1, 9, 5), None, "primal", 8, True, "tf32")
 
 
 @pytest.mark.parametrize("form", FORMS)

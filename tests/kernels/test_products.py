@@ -30,7 +30,7 @@ def test_gram_is_scaled_and_starts_the_chain(precision: str) -> None:
 def test_product_and_its_transpose(precision: str, transposed: bool) -> None:
     m = mode(precision, 5)
     run = Chain(2, 20, 5, m, randn(1))
-    width = 2 * isqrt.CHANNEL_TILE
+    width = 2 * run.tiling.channel_tile
     x, z = randn(2, width, run.size), randn(2, run.size, run.size, seed=1)
     out = x.new_empty(2, m.parts, width, run.size, dtype=m.storage)
     out_t = out.new_empty(2, m.parts, run.size, width)

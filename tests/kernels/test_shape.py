@@ -3,13 +3,15 @@
 import pytest
 
 from covpool.kernels import shape
+from covpool.kernels.gpu import ENOUGH, MUCH
 
 
 @pytest.mark.parametrize("order", [1, 49, 64, 65, 196, 256, 512, 1024])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_tiles_are_powers_of_two_made_of_whole_inner_steps(order: int, parts: int) -> None:
-    t = shape.tiling(order, parts)
-    for size in (t.tile, t.inner, t.warps):
+@pytest.mark.parametrize("room", [ENOUGH, MUCH])
+def test_tiles_are_powers_of_two_made_of_whole_inner_steps(order: int, parts: int, room: int) -> None:
+    t = shape.tiling(order, parts, room)
+    for size in (t.tile, t.inner, t.warps, t.channel_tile, t.channel_warps):
         assert size & (size - 1) == 0
     assert t.tile % t.inner == 0
     assert t.inner >= 16  # the shortest inner dimension of a tensor-core product in 16 bits

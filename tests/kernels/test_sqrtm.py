@@ -8,7 +8,7 @@ from covpool.kernels import sqrtm
 from covpool.kernels.precision import PRECISIONS
 from covpool.ops import reference
 from kernels.oracles import DEVICE, LARGEST_ERROR, randn
-from ops.oracles import relative_error
+from ops.oracles import relative_error, rotation
 
 ORDERS = [2, 20] if DEVICE == "cpu" else [2, 20, 64, 130, 256]
 
@@ -47,8 +47,10 @@ def test_value_and_gradient(c: int, postcomp: bool) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_precision(precision: str) -> None:
-    assert_exact(matrices(1, 20), 3, True, precision)
+@pytest.mark.parametrize("c", [12, 20])  # on the chip, and through memory
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_every_precision(c: int, precision: str, postcomp: bool) -> None:
+    assert_exact(matrices(1, c), 3, postcomp, precision)
 
 
 def test_order_one_is_the_square_root_of_a_number() -> None:
@@ -82,9 +84,26 @@ def test_nan_stays_in_its_item() -> None:
     assert torch.equal(z[1], clean[1]) and torch.equal(ds[1], clean_ds[1])
 
 
-def test_refuses_ten_iterations() -> None:
-    with pytest.raises(ValueError, match="2 to 9 iterations; got 10"):
-        sqrtm.forward(matrices(1, 5), 10, True, "tf32")
+def test_refuses_eight_iterations() -> None:
+    with pytest.raises(ValueError, match="2 to 7 iterations; got 8"):
+        sqrtm.forward(matrices(1, 5), 8, True, "tf32")
+
+
+@pytest.mark.parametrize(("precision", "largest"), [("float32", 2e-5), ("tf32", 2e-2), ("bf16", 1e-1)])
+@pytest.mark.parametrize("c", [12, 20])  # on the chip, and through memory
+def test_one_large_eigenvalue_and_the_most_iterations(c: int, precision: str, largest: float) -> None:
+    q, eigenvalues = rotation(c), torch.full((c,), 1e-6, dtype=torch.float64)
+    eigenvalues[0] = 1
+    s = ((q * eigenvalues) @ q.mT).float()[None].to(DEVICE)
+    s = (s + s.mT) / 2
+    expected, _ = exact(s, symmetric(1, c), 7, True)
+    assert relative_error(sqrtm.forward(s, 7, True, precision), expected) <= largest
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_no_matrices(precision: str) -> None:
+    s = matrices(0, 5)
+    assert sqrtm.forward(s, 3, True, precision).shape == sqrtm.backward(s, s, 3, True, precision).shape == (0, 5, 5)
 
 
 def test_schema_and_fake_shapes() -> None:

@@ -82,3 +82,8 @@ def test_dropped_paths_are_compensated_in_the_mean() -> None:
 def test_mistakes(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
         covpool.create_pool("fbn", 4, **wrong)
+
+
+def test_scores_of_the_wrong_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="gives 6 scores for 5 classes: leave `project_to` out"):
+        covpool.attach("torchvision/resnet18", "fbn", num_classes=5, project_to=6, rank=2, reduce_to=8)

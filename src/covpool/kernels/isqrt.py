@@ -4,6 +4,7 @@ Everything between the features and the triangle of the result happens here; `co
 """
 
 import math
+from typing import Any
 
 import torch
 import triton
@@ -15,8 +16,6 @@ from covpool.kernels.launch import PLAIN, TRIANGLE, Chain
 from covpool.kernels.precision import Mode, mode
 from covpool.kernels.shape import padded
 from covpool.kernels.vmap import fold_vmap
-
-CHANNEL_TILE = 128
 
 
 def triangle(c: int) -> int:
@@ -40,7 +39,7 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
     """The triangle and the moments; nothing else is worth keeping."""
     f = Features(x, w, m)
     run = Chain(f.b, f.n, iterations, m, x)
-    width = padded(f.c, CHANNEL_TILE)
+    width = padded(f.c, run.tiling.channel_tile)
     k, kt, _, scales = f.operands((run.size, width), (width, run.size), 1 / m.k_scale**2, postcomp)
     a, slots, p = run.empty(f.b), run.slots(4), run.empty(f.b)
     run.gram(k, k, a, _slot(slots, 1), 1.5)
@@ -48,10 +47,10 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
     wt = torch.empty_like(kt)
     _product(kt, p, wt, None, run)
     out = f.mean.new_empty(f.b, triangle(f.c))
-    tiles = width // CHANNEL_TILE
+    tiles = width // run.tiling.channel_tile
     products.triangle_kernel[(math.comb(tiles + 1, 2), f.b)](
         kt, wt, out, scales, f.c, kt.stride(0), kt.stride(2), kt.stride(1), run.size, out.stride(0),
-        TILES=tiles, PARTS=m.parts, T=CHANNEL_TILE, BK=run.tiling.inner, num_warps=8, num_stages=3,
+        TILES=tiles, PARTS=m.parts, T=run.tiling.channel_tile, BK=run.tiling.inner, **_channel_launch(run),
     )  # fmt: skip
     return out, x.new_empty(0, dtype=m.storage), f.mean, f.squares
 
@@ -60,11 +59,11 @@ def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain
     """out = x z^T for rows of x in channel tiles and rows of z in the chain's tiles, and its transpose if asked for."""
     columns = z.shape[2] // run.tiling.tile
     second = out if out_t is None else out_t
-    products.product_kernel[(x.shape[2] // CHANNEL_TILE * columns, x.shape[0])](
+    products.product_kernel[(x.shape[2] // run.tiling.channel_tile * columns, x.shape[0])](
         x, z, out, second, x.stride(0), z.stride(0), out.stride(0), x.stride(2), z.stride(2), out.stride(2),
         second.stride(2), x.stride(1), z.stride(1), out.stride(1), x.shape[3], columns,
-        BOTH=out_t is not None, PARTS=run.mode.parts, TI=CHANNEL_TILE, TJ=run.tiling.tile, BK=run.tiling.inner,
-        num_warps=8, num_stages=3,
+        BOTH=out_t is not None, PARTS=run.mode.parts, TI=run.tiling.channel_tile, TJ=run.tiling.tile,
+        BK=run.tiling.inner, **_channel_launch(run),
     )  # fmt: skip
 
 
@@ -84,11 +83,11 @@ def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp
 def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
     m = f.mode
     run = Chain(f.b, f.n, iterations, m, f.x)
-    width = padded(f.c, CHANNEL_TILE)
+    width = padded(f.c, run.tiling.channel_tile)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
     norms = lengths(g)
     s = k.new_empty(f.b, m.parts, width, width)
-    _direction_matrix(g, norms, s, f.c, m)
+    _direction_matrix(run, g, norms, s, f.c)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
     a, h, slots = run.empty(f.b), run.empty(f.b), run.slots(8)
@@ -97,6 +96,10 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     p, dp, sums = run.pair(a, h, slots, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
     return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, norms, trace, factors, postcomp)
+
+
+def _channel_launch(run: Chain) -> dict[str, Any]:
+    return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.channel_stages}
 
 
 def _slot(slots: Tensor | None, number: int) -> Tensor | None:
@@ -113,12 +116,12 @@ def _direction(run: Chain, g: Tensor, norms: Tensor, a: Tensor, h: Tensor, slots
     )  # fmt: skip
 
 
-def _direction_matrix(g: Tensor, norms: Tensor, s: Tensor, c: int, m: Mode) -> None:
+def _direction_matrix(run: Chain, g: Tensor, norms: Tensor, s: Tensor, c: int) -> None:
     """The direction of the gradient of a triangle as a matrix."""
-    size = s.shape[2]
-    direction_kernel[(math.comb(size // CHANNEL_TILE + 1, 2), s.shape[0])](
+    m, size, tile = run.mode, s.shape[2], run.tiling.channel_tile
+    direction_kernel[(math.comb(size // tile + 1, 2), s.shape[0])](
         g, norms, s, s, s, s, c, g.stride(0), 0, m.direction_scale, 0.0, 0.0,
-        START=False, SIZE=size, PARTS=m.parts, T=CHANNEL_TILE, num_warps=8,
+        START=False, SIZE=size, PARTS=m.parts, T=tile, num_warps=run.tiling.channel_warps,
     )  # fmt: skip
 
 
@@ -131,7 +134,7 @@ def _gradient(
     (x, z), (x2, z2) = first, second or first
     out = torch.empty_like(f.x)
     tile_j = run.tiling.tile
-    tile_i = CHANNEL_TILE if second is not None else run.tiling.tile
+    tile_i = run.tiling.channel_tile if second is not None else run.tiling.tile
     columns = triton.cdiv(f.n, tile_j)
     features_k, row, column = k
     products.gradient_kernel[(triton.cdiv(f.c, tile_i) * columns, f.b)](
@@ -142,7 +145,7 @@ def _gradient(
         1 / (run.mode.direction_scale * run.mode.k_scale), *factors, run.items, TINY, math.sqrt(f.n),
         SECOND=second is not None, WEIGHTED=f.w is not None, COMPENSATED=postcomp,
         ITEMS=triton.next_power_of_2(run.items), PARTS=run.mode.parts, TI=tile_i, TJ=tile_j, BK=run.tiling.inner,
-        num_warps=8, num_stages=3,
+        **_channel_launch(run),
     )  # fmt: skip
     return out
 
@@ -157,7 +160,7 @@ def forward(
         x: features (b, n, c), any strides.
         w: weights (b, n) that sum to one, or None.
         form: "primal" or "dual".
-        iterations: N, 2 to 9.
+        iterations: N, 2 to 7.
         postcomp: multiply by sqrt(t).
         precision: a `Precision`.
     """

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from covpool.kernels import chain, products
+from covpool.kernels.gpu import shared_memory
 from covpool.kernels.precision import Mode
 from covpool.kernels.resident import resident_chain_kernel, resident_pair_chain_kernel
 from covpool.kernels.shape import Tiling, one_program_per_matrix, padded, stays_on_chip, tiling
@@ -27,10 +28,11 @@ class Chain:
 
     def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor) -> None:
         self.b, self.iterations, self.mode = b, iterations, m
-        self.tiling: Tiling = tiling(order, m.parts)
+        room = shared_memory(like.device)
+        self.tiling: Tiling = tiling(order, m.parts, room)
         self.size = padded(order, self.tiling.tile)
         self.items = math.comb(self.size // self.tiling.tile + 1, 2)
-        self.on_chip = stays_on_chip(order, m.parts)
+        self.on_chip = stays_on_chip(order, m.parts, room)
         self.like = like
         self.half = 0.5 / m.y_scale
 

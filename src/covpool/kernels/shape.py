@@ -1,6 +1,8 @@
-"""Tile sizes, padding and the number of warps and pipeline stages: pure functions of shape and precision."""
+"""Tile sizes, padding and the number of warps and pipeline stages: pure functions of shape, precision and device."""
 
 from dataclasses import dataclass
+
+from covpool.kernels.gpu import MUCH
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,8 @@ class Tiling:
         warps: warps per program.
         stages: depth of the load pipeline of a plain product.
         pair_stages: the same for a product with its derivative, which loads twice as much.
+        channel_tile: of products with features, along the channels.
+        channel_warps, channel_stages: of these products.
     """
 
     tile: int
@@ -20,14 +24,25 @@ class Tiling:
     warps: int
     stages: int
     pair_stages: int
+    channel_tile: int
+    channel_warps: int
+    channel_stages: int
 
 
-def tiling(order: int, parts: int) -> Tiling:
-    """Tiles of 64 up to order 64, of 128 above; half of the inner step where operands have two parts."""
+def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
+    """Tiles of 64 up to order 64 or where there is little room, of 128 above; half the step for operands of two parts.
+
+    Args:
+        order: of the matrices.
+        parts: of their operands.
+        room: shared memory that a program may have.
+    """
     inner = 64 // parts
+    if room < MUCH:
+        return Tiling(64, inner, 4, 2, 2, 64, 4, 2)
     if order <= 64:
-        return Tiling(64, inner, 4, 3, 3)
-    return Tiling(128, inner, 8, 4, 3)
+        return Tiling(64, inner, 4, 3, 3, 128, 8, 3)
+    return Tiling(128, inner, 8, 4, 3, 128, 8, 3)
 
 
 def padded(size: int, multiple: int) -> int:
@@ -39,9 +54,9 @@ def padded(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def stays_on_chip(order: int, parts: int) -> bool:
+def stays_on_chip(order: int, parts: int, room: int = MUCH) -> bool:
     """Whether a program can keep all iterates of a matrix: one tile, of one part."""
-    return parts == 1 and order <= tiling(order, parts).tile
+    return parts == 1 and order <= tiling(order, parts, room).tile
 
 
 def one_program_per_matrix(batch: int) -> bool:

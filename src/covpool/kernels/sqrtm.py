@@ -61,7 +61,7 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     _, reciprocal = _trace(s)
     a, h, slots = run.empty(b), run.empty(b), run.slots(8)
     _start(run, s, reciprocal, a, slots)
-    norm = lengths(g.reshape(b, -1).contiguous()).reshape(b, 1, 1)
+    norm = lengths(g.flatten(1).contiguous()).reshape(b, 1, 1)
     scale = run.mode.direction_scale
     direction = g * (scale / torch.where(norm == 0, 1, norm))
     _operand(run, direction * run.mode.y_scale, h)

@@ -96,6 +96,10 @@ def attach(
     width = _auto_width(pool, channels) if reduce_to == "auto" else reduce_to
     made = create_pool(pool, channels if len(channels) > 1 else channels[0], reduce_to=width, **pool_options)
     if made.output == "scores":
+        if made.out_features != num_classes:
+            raise ValueError(
+                f"{pool!r} gives {made.out_features} scores for {num_classes} classes: leave `project_to` out"
+            )
         classifier: nn.Module = nn.Identity()
     else:
         classifier = make_head(made.out_features, num_classes, layers=head_layers, norm=head_norm)

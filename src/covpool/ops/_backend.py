@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool.kernels.precision import Precision, in_range
+from covpool.kernels.gpu import ENOUGH, shared_memory
+from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
 from covpool.kernels.shape import padded, tiling
 
 Backend = Literal["torch", "triton"]
@@ -18,7 +19,8 @@ LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's pro
 
 
 def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
-    """Whether the kernels know this case: not float64, trace normalisation, 2 to 9 iterations, order up to 1024.
+    """Whether the kernels know this case: not float64, trace normalisation, 2 to 7 iterations, order up to 1024, a GPU
+    they run on.
 
     Args:
         x: features or matrices, the last two dimensions one item.
@@ -26,7 +28,7 @@ def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
         iterations, prenorm: of the iteration.
     """
     known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH
-    return known and iterations >= 2 and in_range(iterations) and order <= LARGEST_ORDER
+    return known and takes(iterations) and order <= LARGEST_ORDER and shared_memory(x.device) >= ENOUGH
 
 
 def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: bool) -> Backend:
@@ -35,8 +37,9 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
         return "torch"
     if not served:
         raise ValueError(
-            "backend 'triton' serves float32 and half precision, prenorm 'trace', 2 to 9 iterations and matrices up to "
-            f"order {LARGEST_ORDER}; use backend='torch' or 'auto' for anything else"
+            "backend 'triton' serves float32 and half precision, prenorm 'trace', "
+            f"2 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
+            "capability 8.0 on; use backend='torch' or 'auto' for anything else"
         )
     return "triton"
 

@@ -11,7 +11,8 @@ from covpool.models.networks import FLATTEN, pool_of, representation_of
 from covpool.train.recipe import Recipe
 
 NONE = "none"  # TOML has no null
-CHANNELS = 2**6 * 3**2 * 5 * 7  # of a pool that is made to see whether it can be: wide, and divisible into groups
+CHANNELS = 4096  # of a pool that is made to see whether it can be: wide
+OF_CHANNELS = ("project_to", "groups")  # whether one divides the other depends on the backbone's own
 
 
 def pool_options(recipe: Recipe) -> dict[str, Any]:
@@ -30,12 +31,13 @@ def pool_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def check_pool(recipe: Recipe) -> None:
-    """Refuse options of the wrong name, type or value: a pool is made of them, without memory.
+    """Refuse options of the wrong name, type or value: a pool is made of them on the meta device.
 
-    What depends on the channels of the backbone, which is not built yet, is left to it.
+    What depends on the channels of the backbone, which is not built yet, is left to it, as are the options of networks
+    that have no pool of the table.
     """
     name = _pool_name(recipe)
-    if name == FLATTEN:  # no pool of the table: nothing is said of it in recipes
+    if name == FLATTEN:
         return
     options, kinds = pool_options(recipe), option_types(name)
     if "num_classes" in options:
@@ -48,12 +50,16 @@ def check_pool(recipe: Recipe) -> None:
             raise TypeError(f"`pool.{key}` must be {_in_words(kind)}; got {value!r} ({type(value).__name__})")
     if recipe.model.name:
         options = {**representation_of(recipe.model.name), **options}
+    if "project_to" in options:
+        options = {key: value for key, value in options.items() if key not in OF_CHANNELS}
     inputs = len(recipe.model.levels) or 1
     try:
         with torch.device("meta"):
             create_pool(name, CHANNELS if inputs == 1 else (CHANNELS,) * inputs, **options)
     except (TypeError, ValueError) as error:
         raise type(error)(f"the table `pool` of the recipe makes no pool: {error}") from error
+    except RuntimeError:  # a pool that cannot be made without its numbers is made later
+        return
 
 
 def _pool_name(recipe: Recipe) -> str:
@@ -69,11 +75,13 @@ def _is_of(kind: Any, value: object) -> bool:
         return any(_is_of(one, value) for one in inner)
     if origin is Literal:
         return any(type(value) is type(choice) for choice in inner)
-    if origin in (Sequence, tuple):
-        return isinstance(value, (list, tuple)) and all(_is_of(inner[0], one) for one in value)
+    if (origin or kind) in (Sequence, tuple, list):
+        return isinstance(value, (list, tuple)) and (not inner or all(_is_of(inner[0], one) for one in value))
     if isinstance(value, bool):
         return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+    if kind in (bool, int, float, str, type(None)):
+        return isinstance(value, (int, float) if kind is float else kind)
+    return True  # of a kind that no pool of ours has: its own affair
 
 
 def _in_words(kind: Any) -> str:
@@ -82,6 +90,6 @@ def _in_words(kind: Any) -> str:
         return " or ".join(_in_words(one) for one in inner)
     if origin is Literal:
         return " or ".join(repr(choice) for choice in inner)
-    if origin in (Sequence, tuple):
-        return "a list"
+    if (origin or kind) in (Sequence, tuple, list):
+        return f"a list ({_in_words(inner[0])} each)" if inner else "a list"
     return {bool: "true or false", int: "a whole number", float: "a number", type(None): repr(NONE)}.get(kind, "text")

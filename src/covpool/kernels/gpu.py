@@ -1,0 +1,27 @@
+"""What a GPU allows: whether the kernels run on it, and how much of its shared memory one program may have."""
+
+import functools
+
+import torch
+
+MUCH = 227 * 1024  # bytes: data-centre GPUs from Hopper on
+ENOUGH = 99 * 1024  # all from Ampere on: the least that the smaller tiles need
+OLDEST = (8, 0)  # compute capability
+
+
+def shared_memory(device: torch.device) -> int:
+    """Bytes that a program may have; 0 where the kernels do not run. A CPU, which interprets them, has no limit."""
+    return _of_gpu(device.index) if device.type == "cuda" else MUCH
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler here.
+shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _of_gpu(index: int | None) -> int:
+    if not torch.cuda.is_available():  # that of a fake tensor
+        return MUCH
+    properties = torch.cuda.get_device_properties(index)
+    known = torch.version.hip is None and (properties.major, properties.minor) >= OLDEST
+    return properties.shared_memory_per_block_optin if known else 0

@@ -1,0 +1,46 @@
+"""Compile every kernel for a GPU that need not be there: `python compile_for.py CAPABILITY SHARED_MEMORY`.
+
+Prints, as JSON, the name of each kernel and the shared memory that its programs need. The compiler must not interpret.
+"""
+
+import json
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from covpool.kernels import isqrt, launch
+
+
+def main(capability: int, room: int) -> None:
+    target = GPUTarget("cuda", capability, 32)
+    driver.set_active(
+        SimpleNamespace(
+            get_current_target=lambda: target,
+            get_current_device=lambda: 0,
+            get_current_stream=lambda device=None: 0,
+        )
+    )
+    launched, needed = JITFunction.run, {}
+
+    def compile_only(self: Any, *args: Any, warmup: bool = False, **options: Any) -> Any:
+        kernel = launched(self, *args, warmup=True, **options)
+        needed[self.__name__] = max(needed.get(self.__name__, 0), kernel.metadata.shared)
+        return kernel
+
+    JITFunction.run = compile_only  # type: ignore[method-assign]
+    launch.shared_memory = lambda device: room
+    for precision in ("tf32", "float32"):
+        for b, form, n, c in ((64, "primal", 300, 200), (64, "dual", 40, 300), (2, "dual", 100, 300)):
+            x = torch.empty(b, n, c)
+            z, *kept = isqrt.forward(x, None, form, 5, True, precision)
+            isqrt.backward(x, None, *kept, z, form, 5, True, precision)
+    json.dump(needed, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""covpool.kernels.gpu: which GPUs the kernels run on; compiled for some of them, they fit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from covpool.kernels import gpu
+
+COMPILE = Path(__file__).with_name("compile_for.py")
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A GPU whose properties the test sets."""
+    properties = SimpleNamespace(major=9, minor=0, shared_memory_per_block_optin=gpu.MUCH)
+
+    def properties_of(index: int) -> SimpleNamespace:
+        Path(os.devnull).read_bytes()  # which the compiler does not trace
+        return properties
+
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_properties=properties_of)
+    monkeypatch.setattr(gpu, "torch", SimpleNamespace(cuda=cuda, version=torch.version))
+    gpu._of_gpu.cache_clear()
+    yield properties
+    gpu._of_gpu.cache_clear()
+
+
+def test_a_cpu_and_a_gpu_that_is_not_there_have_no_limit(pretend: SimpleNamespace) -> None:
+    gpu.torch.cuda.is_available = lambda: False  # type: ignore[method-assign]
+    pretend.major = 1
+    assert gpu.shared_memory(torch.device("cpu")) == gpu.shared_memory(torch.device("cuda", 3)) == gpu.MUCH
+
+
+@pytest.mark.parametrize(
+    ("capability", "has", "expected"),
+    [((9, 0), 232448, 232448), ((8, 6), 101376, 101376), ((7, 5), 65536, 0), ((7, 0), 98304, 0)],
+)
+def test_gpus_of_the_last_generations(
+    pretend: SimpleNamespace, capability: tuple[int, int], has: int, expected: int
+) -> None:
+    (pretend.major, pretend.minor), pretend.shared_memory_per_block_optin = capability, has
+    assert gpu.shared_memory(torch.device("cuda")) == expected
+
+
+def test_other_makes_are_left_to_torch(pretend: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    assert gpu.shared_memory(torch.device("cuda", 0)) == 0
+
+
+def test_the_compiler_asks_once_and_does_not_look_inside(pretend: SimpleNamespace) -> None:
+    @torch.compile(fullgraph=True, backend="eager")
+    def plus_room(x: torch.Tensor) -> torch.Tensor:
+        return x + gpu.shared_memory(torch.device("cuda", 0))
+
+    assert plus_room(torch.zeros(1)).item() == gpu.MUCH
+
+
+@pytest.mark.parametrize(("capability", "room"), [(86, gpu.ENOUGH), (90, gpu.MUCH)])
+def test_every_kernel_compiles_and_fits(capability: int, room: int, tmp_path: Path) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", str(COMPILE), str(capability), str(room)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    needed = json.loads(done.stdout)
+    assert {"chain_kernel", "pair_chain_kernel", "resident_pair_chain_kernel", "gradient_kernel"} < set(needed)
+    assert max(needed.values()) <= room, needed
