@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 import covpool
-from covpool.kernels import eigh
+from covpool.kernels import eigh, gpu
+from covpool.ops._backend import TRITON_INSTALLED
 
 OPTIONAL = {
     "timm": "backbones (models)",
@@ -35,6 +36,7 @@ def doctor() -> None:
     table.add_row("python", platform.python_version())
     table.add_row("torch", torch.__version__)
     table.add_row("device", _device())
+    table.add_row("kernels on a GPU", _kernels(torch.cuda.is_available()))
     table.add_row("eigen-decomposition on a GPU", _eigen_solver(torch.cuda.is_available()))
     table.add_row(
         "C++ compiler (torch.compile on a CPU)", shutil.which("g++") or shutil.which("clang++") or "[red]none[/]"
@@ -51,8 +53,17 @@ def _device() -> str:
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
-def _eigen_solver(gpu: bool) -> str:
-    if not gpu:
+def _kernels(has_gpu: bool) -> str:
+    if not has_gpu:
+        return "no GPU"
+    room = gpu.shared_memory(torch.device("cuda"))
+    if room < gpu.ENOUGH or not TRITON_INSTALLED:
+        return "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on[/]"
+    return f"Triton, tiles of {128 if room >= gpu.MUCH else 64}"
+
+
+def _eigen_solver(has_gpu: bool) -> str:
+    if not has_gpu:
         return "no GPU"
     if eigh.available():
         return "cuSOLVER, the whole batch at once"
