@@ -78,6 +78,12 @@ def test_one_class_is_refused() -> None:
         fit_svm(torch.randn(3, 4), torch.tensor([0, 0, 0]))
 
 
+def test_a_solution_that_was_not_reached_is_told() -> None:
+    z, targets = torch.randn(30, 60, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
+    with pytest.warns(UserWarning, match="not solved: after 1 rounds a gap of"):
+        fit_svm(z, targets, tolerance=1e-12, max_epochs=1)
+
+
 def test_progress_is_told() -> None:
     z, targets = data(30, 40)
     seen: list[tuple[int, float]] = []

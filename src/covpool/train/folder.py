@@ -1,6 +1,7 @@
 """The folder of a run: what it holds, and whose turn it is to write there."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,11 +16,14 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 
 def check(run: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds a run where a new one is wanted, or none where one is to be resumed."""
+    """Refuse a folder that holds a run where a new one is wanted, or none where one is to be resumed, or no place."""
     if resume and not (run / RECIPE).is_file():
         raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
     if not resume and ((run / state.FILE).exists() or log.read_log(run / log.FILE)):
         raise ValueError(f"{run} holds a run already: go on with `covpool train --resume {run}`, or name another --out")
+    place = next(path for path in (run, *run.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise ValueError(f"{run} cannot be a folder of a run: nothing can be written in {place}; name another --out")
 
 
 def claim(run: Path, recipe: Recipe) -> None:

@@ -6,6 +6,7 @@ With fewer images than features all classes are solved together in the dual on o
 time is optimised one image after another, for all classes at once, and its effect on the others is one product.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -98,7 +99,7 @@ def _solve_dual(
 ) -> Tensor:  # fmt: skip
     """beta = alpha y (n, classes) of the dual, by block coordinate ascent."""
     beta, outputs = torch.zeros_like(signs), torch.zeros_like(signs)  # outputs = gram beta
-    generator = torch.Generator().manual_seed(0)
+    generator, gap = torch.Generator().manual_seed(0), 1.0
     for epoch in range(1, max_epochs + 1):
         for block in torch.randperm(len(gram), generator=generator).split(BLOCK):
             rows = gram[block]  # by symmetry the columns too, and contiguous
@@ -109,7 +110,8 @@ def _solve_dual(
         if on_epoch is not None:
             on_epoch(epoch, gap)
         if gap <= tolerance:
-            break
+            return beta
+    warnings.warn(f"the SVMs are not solved: after {max_epochs} rounds a gap of {gap:.1e} is left", stacklevel=3)
     return beta
 
 
