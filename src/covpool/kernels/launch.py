@@ -1,7 +1,8 @@
 """The launches of the chain for matrices of one order: on the chip, by one program per matrix, or step by step."""
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from covpool.kernels.resident import resident_chain_kernel, resident_pair_chain_
 from covpool.kernels.shape import Tiling, one_program_per_matrix, padded, stays_on_chip, tiling
 
 PLAIN, HALVED, TRIANGLE, MATRIX = (kind.value for kind in (chain.PLAIN, chain.HALVED, chain.TRIANGLE, chain.MATRIX))
+
+M = TypeVar("M")  # matrices in memory, or a pair of them with their derivatives
 
 
 class Chain:
@@ -80,14 +83,7 @@ class Chain:
                 x, z, into, scales, c, x.stride(0), z.stride(0), into.stride(0), self.half, KIND=kind, **constants
             )
 
-        y, p, t, free = slots.unbind(1)
-        step(a, p, y, PLAIN)
-        for _ in range(self.iterations - 2):
-            step(p, y, t, HALVED)
-            step(y, t, free, PLAIN)
-            step(t, p, y, PLAIN)
-            y, p, free = free, y, p
-        step(p, y, t, HALVED)
+        y, p, t = self._iterate(step, a, slots.unbind(1))
         step(p if last == PLAIN else y, t, out, last)
 
     def pair(self, a: Tensor, h: Tensor, slots: Tensor | None, factor: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,14 +118,19 @@ class Chain:
                 *x, *z, *into, x[0].stride(0), z[0].stride(0), into[0].stride(0), self.half, KIND=kind, **constants
             )
 
-        y, p, t, free = zip(values[:4], values[4:], strict=True)
-        step((a, h), p, y, PLAIN)
+        y, p, t = self._iterate(step, (a, h), list(zip(values[:4], values[4:], strict=True)))
+        chain.last_pair_step_kernel[(self.items, self.b)](
+            *(p if factor else y), *t, a, h, f, df, sums, t[0].stride(0), *scales, FACTOR=factor, **constants
+        )
+
+    def _iterate(self, step: Callable[[M, M, M, int], None], a: M, slots: Sequence[M]) -> tuple[M, M, M]:
+        """All steps but the last product, each a launch; returns what it needs: Y, P and T."""
+        y, p, t, free = slots
+        step(a, p, y, PLAIN)
         for _ in range(self.iterations - 2):
             step(p, y, t, HALVED)
             step(y, t, free, PLAIN)
             step(t, p, y, PLAIN)
             y, p, free = free, y, p
         step(p, y, t, HALVED)
-        chain.last_pair_step_kernel[(self.items, self.b)](
-            *(p if factor else y), *t, a, h, f, df, sums, t[0].stride(0), *scales, FACTOR=factor, **constants
-        )
+        return y, p, t
