@@ -1,0 +1,106 @@
+"""What only a GPU can run: half precision with its loss scaling, common batch norms, scattered weights.
+
+Two processes on one GPU are two nodes to NCCL, which must not see that they share it.
+"""
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from covpool.train.log import read_log
+from covpool.train.loop import train
+from covpool.train.parse import to_toml
+from train.test_resume import assert_same_end, train_until
+from train.tiny import finish, make_tree, start, tiny_recipe
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+GPU = {"accelerator": "gpu", "devices": "1"}
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # else a convolution's error depends on how many images it sees
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tree(tmp_path_factory.mktemp("images") / "tree")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("step", [5, 8])
+def test_half_precision_is_resumed_bit_for_bit(tree: Path, tmp_path: Path, precision: str, step: int) -> None:
+    """In the middle of an epoch and at its end; fp16 with its scaler, whose state decides which steps are skipped."""
+    recipe = tiny_recipe(
+        tree,
+        data={"cache": "gpu"},
+        train={"precision": precision, "deterministic": True, "epochs": 3, "ema": 0.9, "save_every": 3},
+        devices=GPU,
+    )
+    train(recipe, tmp_path / "whole")
+    train_until(recipe, tmp_path / "killed", event="tick", step=step)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+    scalers = [torch.load(tmp_path / run / "state.pt", weights_only=True)["scaler"] for run in ("whole", "killed")]
+    assert scalers[0] == scalers[1]
+    assert bool(scalers[0]) == (precision == "fp16")
+
+
+def start_nodes(*arguments: object) -> list["subprocess.Popen[str]"]:
+    """Two processes with the environment that torchrun gives to two nodes of one GPU each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nodes = {
+        "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+        "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1",
+    }  # fmt: skip
+    return [
+        start(*arguments, RANK=str(rank), GROUP_RANK=str(rank), NCCL_HOSTID=f"node{rank}", **nodes, **EXACT)
+        for rank in range(2)
+    ]
+
+
+def kill_after(nodes: list["subprocess.Popen[str]"], run: Path, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
+        assert time.monotonic() < deadline and all(node.poll() is None for node in nodes)
+        time.sleep(0.005)
+    for node in nodes:
+        node.send_signal(signal.SIGKILL)
+    for node in nodes:
+        node.communicate()
+
+
+def events(run: Path) -> list[tuple[str, int]]:
+    return [(event["event"], event["step"]) for event in read_log(run / "log.jsonl")]
+
+
+def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path) -> None:
+    """DDP, and FSDP killed and resumed: the parameters and the statistics of the batch norms of one process."""
+    recipe = tiny_recipe(
+        tree,
+        model={"backbone_options": {"act_layer": "gelu"}},  # at the kink of a ReLU the last bit of a sum decides
+        pool={"options": {}},
+        train={"sync_norms": True, "clip_norm": 0.5, "epochs": 3, "save_every": 3},
+        devices=GPU,
+    )
+    written = tmp_path / "recipe.toml"
+    written.write_text(to_toml(recipe))
+    alone = start("train", written, "--out", tmp_path / "one", "--no-report", **EXACT)
+    ddp = start_nodes("train", written, "devices.strategy=ddp", "--out", tmp_path / "ddp", "--no-report")
+    fsdp = start_nodes("train", written, "devices.strategy=fsdp", "--out", tmp_path / "fsdp", "--no-report")
+    kill_after(fsdp, tmp_path / "fsdp", 6)  # of 4 steps per epoch
+    assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
+    for process in [alone, *ddp, *start_nodes("train", "--resume", tmp_path / "fsdp", "--no-report")]:
+        finish(process)
+    one = load_file(tmp_path / "one" / "last.safetensors")
+    for strategy in ("ddp", "fsdp"):
+        other = load_file(tmp_path / strategy / "last.safetensors")
+        assert one.keys() == other.keys()
+        far = {name for name in one if not torch.allclose(other[name], one[name], rtol=1e-4, atol=1e-4)}
+        assert not far, strategy
+        assert events(tmp_path / strategy) == events(tmp_path / "one")
