@@ -67,7 +67,9 @@ def start_nodes(*arguments: object) -> list["subprocess.Popen[str]"]:
 def kill_after(nodes: list["subprocess.Popen[str]"], run: Path, step: int) -> None:
     deadline = time.monotonic() + 120
     while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
-        assert time.monotonic() < deadline and all(node.poll() is None for node in nodes)
+        for node in nodes:
+            assert node.poll() is None, node.communicate()[0]
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     for node in nodes:
         node.send_signal(signal.SIGKILL)

@@ -29,7 +29,9 @@ def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
         if k >= classes:  # torchmetrics knows no such k
             found[f"top{k}"] = 1.0
             continue
-        metric = MulticlassAccuracy(classes, top_k=k, average="micro", validate_args=False).to(scores.device)
+        metric = MulticlassAccuracy(classes, top_k=k, average="micro", validate_args=False, sync_on_compute=False).to(
+            scores.device
+        )  # not summed over processes, each of which has all the scores
         for part, wanted in zip(scores.split(ROWS), targets.split(ROWS), strict=True):
             metric.update(part, wanted)
         hits = round(float(metric.compute()) * len(targets))  # it divides in float32
