@@ -29,7 +29,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     if triton.knobs.runtime.interpret:
-        small = shape.Tiling(SMALL, SMALL, 4, 1, 1, SMALL, 4, 1)
+        small = shape.Tiling(SMALL, SMALL, 4, 1, SMALL, 4)
         replace(monkeypatch, "tiling", lambda order, parts, room=shape.MUCH: small)
         for name in ("CHANNEL_BLOCK", "POSITION_BLOCK", "MOMENT_CHANNELS", "MOMENT_POSITIONS"):
             replace(monkeypatch, name, SMALL)

@@ -68,7 +68,3 @@ def problem(run: Chain) -> tuple[Tensor, Tensor]:
 
 def operand(run: Chain, value: Tensor) -> Tensor:
     return split(value, run.mode.storage, run.mode.parts)
-
-
-def start(run: Chain, a: Tensor) -> Tensor:
-    return 1.5 * torch.eye(run.size, device=DEVICE) - 0.5 * a

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from covpool import ops
 from covpool.kernels import isqrt
-from covpool.kernels.features import LENGTH_BLOCK, lengths
+from covpool.kernels.features import SHARE_BLOCK, squared_lengths
 from covpool.kernels.launch import Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import padded
@@ -64,9 +64,9 @@ def test_only_the_operand_asked_for_is_made_and_the_scale_stays_constant_without
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 def test_lengths_neither_vanish_nor_overflow(scale: float) -> None:
-    g = randn(3, LENGTH_BLOCK + 5) * scale
-    expected = g.double().square().sum(1).sqrt()
-    assert relative_error(lengths(g), expected) <= 1e-6 if scale else not lengths(g).any()
+    g = randn(3, 17 * SHARE_BLOCK + 5) * scale  # a share takes two turns
+    squares = squared_lengths(g).sum(1)
+    assert relative_error(squares, g.double().square().sum(1)) <= 1e-6 if scale else not squares.any()
 
 
 @pytest.mark.parametrize("c", [1, 20])
@@ -78,7 +78,7 @@ def test_direction_is_the_symmetric_matrix_of_unit_norm(c: int) -> None:
     run = Chain(2, c, 5, m, g)
     size = padded(c, run.tiling.channel_tile)
     s = g.new_empty(2, m.parts, size, size, dtype=m.storage)
-    isqrt._direction_matrix(run, g, norms, s, c)
+    isqrt._direction(g, squared_lengths(g), s, c, m.direction_scale, run.tiling.channel_tile, run.tiling.channel_warps)
     matrix = ops.unvech(g[:1].double())
     matrix = (matrix + matrix.diagonal(dim1=1, dim2=2).diag_embed()) / 2
     value = s.double().sum(1) / m.direction_scale

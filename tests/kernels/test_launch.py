@@ -5,20 +5,25 @@ import torch
 
 from covpool.kernels import launch
 from covpool.kernels.precision import mode
-from kernels.oracles import operand, problem, randn, start
+from kernels.oracles import operand, problem, randn
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
-def test_both_ways_of_launching_give_the_same_bits(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    m = mode(precision, 3)
-    run = launch.Chain(1, 20, 3, m, randn(1))
-    a, _ = problem(run)
-    roots = []
+@pytest.mark.parametrize("iterations", [3, 4, 5])
+def test_both_ways_of_launching_give_the_same_bits(
+    precision: str, iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m = mode(precision, iterations)
+    run = launch.Chain(1, 20, iterations, m, randn(1))
+    a, h = problem(run)
+    stored, direction = operand(run, a * m.y_scale), operand(run, h * m.y_scale * m.direction_scale)
+    roots, slopes = [], []
     for program_per_matrix in (True, False):
         monkeypatch.setattr(launch, "one_program_per_matrix", lambda b, answer=program_per_matrix: answer)
-        workspace, out = run.empty(1, 4), randn(1).new_empty(1, 20, 20)
-        workspace[:, 1] = operand(run, start(run, a))
-        run.value(operand(run, a * m.y_scale), workspace, out, randn(1), 20, launch.MATRIX)
+        out = randn(1).new_empty(1, 20, 20)
+        run.value(stored, out, randn(1), 20, launch.MATRIX)
         roots.append(out)
-    assert torch.equal(*roots)
-    assert roots[0].isfinite().all()
+        slopes.append(run.pair(stored, direction, factor=False)[1])
+    for one, other in (roots, slopes):
+        assert torch.equal(one, other)
+        assert one.isfinite().all()

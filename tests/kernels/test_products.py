@@ -6,23 +6,20 @@ import torch
 from covpool.kernels import isqrt
 from covpool.kernels.launch import Chain
 from covpool.kernels.precision import mode
-from kernels.oracles import DEVICE, LARGEST_ERROR, randn, split
+from kernels.oracles import LARGEST_ERROR, randn, split
 from ops.oracles import relative_error
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
-def test_gram_is_scaled_and_starts_the_chain(precision: str) -> None:
+def test_gram_is_scaled(precision: str) -> None:
     m = mode(precision, 5)
     run = Chain(2, 20, 5, m, randn(1))
     x = randn(2, run.size, run.tiling.inner) * 0.1
     operand = split(x * m.k_scale, m.storage, m.parts)
-    a, workspace = run.empty(2), run.empty(2, 4)
-    run.gram(operand, operand, a, workspace[:, 1], 1.5)
+    a = run.empty(2)
+    run.gram(operand, operand, a)
     gram = x.double() @ x.double().mT
     assert relative_error(a.double().sum(1) / m.y_scale, gram) <= LARGEST_ERROR[precision]
-    start = 1.5 * torch.eye(run.size, device=DEVICE) - 0.5 * gram
-    assert relative_error(workspace[:, 1].double().sum(1), start) <= LARGEST_ERROR[precision]
-    assert workspace[:, 0].isnan().all()
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])

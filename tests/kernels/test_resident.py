@@ -5,7 +5,7 @@ import torch
 
 from covpool.kernels import launch
 from covpool.kernels.precision import mode
-from kernels.oracles import DEVICE, LARGEST_ERROR, newton_schulz, operand, problem, randn, start
+from kernels.oracles import DEVICE, LARGEST_ERROR, newton_schulz, operand, problem, randn
 from ops.oracles import relative_error
 
 ORDERS_ON_CHIP = (12, 60, 128) if DEVICE == "cuda" else (12,)  # interpreted, a tile is small
@@ -13,23 +13,25 @@ ORDERS_ON_CHIP = (12, 60, 128) if DEVICE == "cuda" else (12,)  # interpreted, a 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("factor", [True, False])
-def test_on_the_chip(precision: str, factor: bool) -> None:
-    m = mode(precision, 4)
-    largest = LARGEST_ERROR[precision] * (2 if factor else 1)  # the factor is worse conditioned than the root
+@pytest.mark.parametrize("iterations", [3, 4, 5, 6, 7])
+def test_on_the_chip(precision: str, factor: bool, iterations: int) -> None:
+    m = mode(precision, iterations)
+    harder = factor or iterations == 7  # worse conditioned than the root: smaller eigenvalues than its are raised
+    largest = LARGEST_ERROR[precision] * (2 if harder else 1)
     for order in ORDERS_ON_CHIP:
-        run = launch.Chain(3, order, 4, m, randn(1))
-        assert run.slots(8) is None
+        run = launch.Chain(3, order, iterations, m, randn(1))
+        assert run.on_chip
         a, h = problem(run)
         stored, stored_h = operand(run, a * m.y_scale), operand(run, m.direction_scale * m.y_scale * h)
-        f, df, sums = run.pair(stored, stored_h, None, factor=factor)
-        value, slope = torch.func.jvp(lambda t: newton_schulz(t, 4)[int(factor)], (a.double(),), (h.double(),))
+        f, df, sums = run.pair(stored, stored_h, factor=factor)
+        value, slope = torch.func.jvp(lambda t: newton_schulz(t, iterations)[int(factor)], (a.double(),), (h.double(),))
         assert relative_error(df.double().sum(1) / m.direction_scale, slope) <= largest
         for number, (x, z) in enumerate(((h, value), (slope, a))):  # <x, z> of norms that cancel
             error = sums[:, 0, number] / m.direction_scale - (x * z).sum((1, 2))
             assert (error.abs() <= largest * x.norm(dim=(1, 2)) * z.norm(dim=(1, 2))).all()
         out = run.empty(3) if factor else a.new_empty(3, run.size, run.size)
         scales = torch.full((3,), 1 / m.y_scale, device=DEVICE)
-        run.value(stored, None, out, scales, run.size, launch.PLAIN if factor else launch.MATRIX)
+        run.value(stored, out, scales, run.size, launch.OPERAND if factor else launch.MATRIX)
         values = out[:, 0] if factor else out
         assert relative_error(values.double(), value) <= largest
         assert not factor or torch.equal(f[:, 0], values)
@@ -40,10 +42,8 @@ def test_on_the_chip_as_through_memory() -> None:
     run = launch.Chain(2, 12, 5, m, randn(1))
     a, _ = problem(run)
     roots = []
-    for slots in (None, run.empty(2, 4)):
-        if slots is not None:
-            slots[:, 1] = operand(run, start(run, a))
+    for run.on_chip in (True, False):
         out = randn(1).new_empty(2, 12 * 13 // 2)
-        run.value(operand(run, a * m.y_scale), slots, out, randn(2), 12, launch.TRIANGLE)
+        run.value(operand(run, a * m.y_scale), out, randn(2), 12, launch.TRIANGLE)
         roots.append(out)
     assert relative_error(*roots) <= 1e-3

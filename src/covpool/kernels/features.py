@@ -9,11 +9,10 @@ from torch import Tensor
 
 from covpool.kernels.precision import Mode
 from covpool.kernels.tiles import (
-    add_diagonal,
-    load_operand,
+    SHARES,
+    length_of,
     store_operand,
     store_symmetric,
-    tile_pointers,
     triangle_offsets,
     upper_tile,
 )
@@ -24,7 +23,7 @@ CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
 MOMENT_CHANNELS = 32  # few, with many positions at a time: each pass over positions waits for memory
 MOMENT_POSITIONS = 256
-LENGTH_BLOCK = 8192
+SHARE_BLOCK = 1024  # of a share's entries at a time
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
 
@@ -120,12 +119,8 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
 
 
 @triton.jit
-def direction_kernel(g, norms, a, h, p, dp, c, g_stride, slot_stride, h_scale, dp_scale, half,
-                     START: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric direction H of the gradient g of an upper triangle, over its norm: h = h_scale H.
-
-    With START also the start of the chain: p = 3/2 I - half a and its derivative dp = dp_scale H.
-    """
+def direction_kernel(g, squares, h, c, g_stride, scale, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
+    """The symmetric direction H of the gradient g of an upper triangle, over its norm: h = scale H."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     offsets, inside = triangle_offsets(i, j, c, T)
@@ -137,35 +132,30 @@ def direction_kernel(g, norms, a, h, p, dp, c, g_stride, slot_stride, h_scale, d
         value = value + tl.trans(tl.where(rows[:, None] == columns[None, :], 0.0, value))
     else:
         value = value * 0.5
-    norm = tl.load(norms + matrix)
+    norm = length_of(squares, matrix)
     value = value * tl.where(norm == 0.0, 0.0, 1.0 / tl.where(norm == 0.0, 1.0, norm))
-    store_symmetric(h + matrix * (SIZE * SIZE * PARTS), i, j, value * h_scale, SIZE, PARTS, T)
-    if START:
-        a_pointers = tile_pointers(a + matrix * (SIZE * SIZE * PARTS), i, j, SIZE, T, T)
-        a_tile = load_operand(a_pointers, SIZE * SIZE, PARTS)
-        start = add_diagonal(a_tile * -half, i, j, 1.5, T)
-        store_symmetric(p + matrix * slot_stride, i, j, start, SIZE, PARTS, T)
-        store_symmetric(dp + matrix * slot_stride, i, j, value * dp_scale, SIZE, PARTS, T)
+    store_symmetric(h + matrix * (SIZE * SIZE * PARTS), i, j, value * scale, SIZE, PARTS, T)
 
 
 @triton.jit
-def lengths_kernel(g, norms, size, g_stride, BLOCK: tl.constexpr):
-    """The lengths of vectors, summed in float64: the squares of small entries would vanish in float32."""
+def squares_kernel(g, squares, size, g_stride, SHARES: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of squares of a share of a vector, in float64: the squares of small entries would vanish in float32."""
     vector = tl.program_id(0).to(tl.int64)
+    share = tl.program_id(1)
     total = tl.zeros((BLOCK,), tl.float64)
-    for start in range(0, size, BLOCK):
+    for start in range(share * BLOCK, size, SHARES * BLOCK):
         index = start + tl.arange(0, BLOCK)
         value = tl.load(g + vector * g_stride + index, mask=index < size, other=0.0).to(tl.float64)
         total += value * value
-    tl.store(norms + vector, tl.sqrt(tl.sum(total, 0)).to(tl.float32))
+    tl.store(squares + vector * SHARES + share, tl.sum(total, 0))
 
 
 # fmt: on
-def lengths(g: Tensor) -> Tensor:  # (b, size) -> (b,)
-    """The lengths of gradients of triangles, whose entries lie side by side."""
-    norms = g.new_empty(g.shape[0], dtype=torch.float32)
-    lengths_kernel[(g.shape[0],)](g, norms, g.shape[1], g.stride(0), BLOCK=LENGTH_BLOCK, num_warps=16)
-    return norms
+def squared_lengths(g: Tensor) -> Tensor:  # (b, size) -> (b, SHARES)
+    """The squared lengths of gradients of triangles, whose entries lie side by side, as sums of shares."""
+    squares = g.new_empty(g.shape[0], SHARES.value, dtype=torch.float64)
+    squares_kernel[squares.shape](g, squares, g.shape[1], g.stride(0), SHARES=SHARES, BLOCK=SHARE_BLOCK)
+    return squares
 
 
 class Features:

@@ -11,8 +11,8 @@ import triton
 from torch import Tensor
 
 from covpool.kernels import products
-from covpool.kernels.features import MOMENT_CHANNELS, TINY, Features, direction_kernel, lengths
-from covpool.kernels.launch import PLAIN, TRIANGLE, Chain
+from covpool.kernels.features import MOMENT_CHANNELS, TINY, Features, direction_kernel, squared_lengths
+from covpool.kernels.launch import OPERAND, TRIANGLE, Chain
 from covpool.kernels.precision import Mode, mode
 from covpool.kernels.shape import padded
 from covpool.kernels.vmap import fold_vmap
@@ -28,10 +28,10 @@ def forward_primal(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postco
     run = Chain(f.b, f.c, iterations, m, x)
     kt_shape = (run.size, padded(f.n, run.tiling.inner))
     _, kt, _, scales = f.operands(None, kt_shape, 1 / m.y_scale, postcomp)
-    a, slots = run.empty(f.b), run.slots(4)
-    run.gram(kt, kt, a, _slot(slots, 1), 1.5)
+    a = run.empty(f.b)
+    run.gram(kt, kt, a)
     out = f.mean.new_empty(f.b, triangle(f.c))
-    run.value(a, slots, out, scales, f.c, TRIANGLE)
+    run.value(a, out, scales, f.c, TRIANGLE)
     return out, a, f.mean, f.squares
 
 
@@ -41,9 +41,9 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
     run = Chain(f.b, f.n, iterations, m, x)
     width = padded(f.c, run.tiling.channel_tile)
     k, kt, _, scales = f.operands((run.size, width), (width, run.size), 1 / m.k_scale**2, postcomp)
-    a, slots, p = run.empty(f.b), run.slots(4), run.empty(f.b)
-    run.gram(k, k, a, _slot(slots, 1), 1.5)
-    run.value(a, slots, p, scales, f.n, PLAIN)
+    a, p = run.empty(f.b), run.empty(f.b)
+    run.gram(k, k, a)
+    run.value(a, p, scales, f.n, OPERAND)
     wt = torch.empty_like(kt)
     _product(kt, p, wt, None, run)
     out = f.mean.new_empty(f.b, triangle(f.c))
@@ -70,14 +70,14 @@ def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain
 def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
-    norms = lengths(g)
-    h, slots = run.empty(f.b), run.slots(8)
-    _direction(run, g, norms, a, h, slots, f.c)
-    _, slope, sums = run.pair(a, h, slots, factor=False)
-    del slots, h
+    squares = squared_lengths(g)
+    h = run.empty(f.b)
+    _direction(g, squares, h, f.c, m.direction_scale * m.y_scale, run.tiling.tile, run.tiling.warps)
+    _, slope, sums = run.pair(a, h, factor=False)
+    del h
     k, _, trace, _ = f.operands((padded(f.n, run.tiling.tile), run.size), None, 1.0, postcomp)
     factors = (1.0 if postcomp else 0.0, -2.0)
-    return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, norms, trace, factors, postcomp)
+    return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, squares, trace, factors, postcomp)
 
 
 def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
@@ -85,49 +85,34 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     run = Chain(f.b, f.n, iterations, m, f.x)
     width = padded(f.c, run.tiling.channel_tile)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
-    norms = lengths(g)
+    squares = squared_lengths(g)
     s = k.new_empty(f.b, m.parts, width, width)
-    _direction_matrix(run, g, norms, s, f.c)
+    _direction(g, squares, s, f.c, m.direction_scale, run.tiling.channel_tile, run.tiling.channel_warps)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
-    a, h, slots = run.empty(f.b), run.empty(f.b), run.slots(8)
-    run.gram(k, k, a, _slot(slots, 1), 1.5)
-    run.gram(ks, k, h, _slot(slots, 5), 0.0)
-    p, dp, sums = run.pair(a, h, slots, factor=True)
+    a, h = run.empty(f.b), run.empty(f.b)
+    run.gram(k, k, a)
+    run.gram(ks, k, h)
+    p, dp, sums = run.pair(a, h, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
-    return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, norms, trace, factors, postcomp)
+    return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, squares, trace, factors, postcomp)
 
 
 def _channel_launch(run: Chain) -> dict[str, Any]:
-    return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.channel_stages}
+    return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.stages}
 
 
-def _slot(slots: Tensor | None, number: int) -> Tensor | None:
-    return None if slots is None else slots[:, number]
-
-
-def _direction(run: Chain, g: Tensor, norms: Tensor, a: Tensor, h: Tensor, slots: Tensor | None, c: int) -> None:
-    """The direction of the gradient of a triangle, and the start of a chain in memory with its derivative."""
-    m, scale = run.mode, run.mode.direction_scale
-    p, dp = (h, h) if slots is None else (slots[:, 1], slots[:, 5])
-    direction_kernel[(run.items, run.b)](
-        g, norms, a, h, p, dp, c, g.stride(0), p.stride(0), scale * m.y_scale, -0.5 * scale, run.half,
-        START=slots is not None, SIZE=run.size, PARTS=m.parts, T=run.tiling.tile, num_warps=run.tiling.warps,
-    )  # fmt: skip
-
-
-def _direction_matrix(run: Chain, g: Tensor, norms: Tensor, s: Tensor, c: int) -> None:
-    """The direction of the gradient of a triangle as a matrix."""
-    m, size, tile = run.mode, s.shape[2], run.tiling.channel_tile
-    direction_kernel[(math.comb(size // tile + 1, 2), s.shape[0])](
-        g, norms, s, s, s, s, c, g.stride(0), 0, m.direction_scale, 0.0, 0.0,
-        START=False, SIZE=size, PARTS=m.parts, T=tile, num_warps=run.tiling.channel_warps,
-    )  # fmt: skip
+def _direction(g: Tensor, squares: Tensor, h: Tensor, c: int, scale: float, tile: int, warps: int) -> None:
+    """The direction of the gradient of a triangle, as the operand h = scale H."""
+    b, parts, size, _ = h.shape
+    direction_kernel[(math.comb(size // tile + 1, 2), b)](
+        g, squares, h, c, g.stride(0), scale, SIZE=size, PARTS=parts, T=tile, num_warps=warps
+    )
 
 
 def _gradient(
     f: Features, run: Chain, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor] | None,
-    k: tuple[Tensor, int, int], sums: Tensor, norms: Tensor, trace: Tensor, factors: tuple[float, float],
+    k: tuple[Tensor, int, int], sums: Tensor, squares: Tensor, trace: Tensor, factors: tuple[float, float],
     postcomp: bool,
 ) -> Tensor:  # fmt: skip
     """2 (x z^T + x2 z2^T) + e K in the layout of the features."""
@@ -138,7 +123,7 @@ def _gradient(
     columns = triton.cdiv(f.n, tile_j)
     features_k, row, column = k
     products.gradient_kernel[(triton.cdiv(f.c, tile_i) * columns, f.b)](
-        x, z, x2, z2, features_k, f.x if f.w is None else f.w, sums, norms, trace, out,
+        x, z, x2, z2, features_k, f.x if f.w is None else f.w, sums, squares, trace, out,
         x.stride(0), z.stride(0), x2.stride(0), z2.stride(0), features_k.stride(0), row, column,
         x.stride(2), z.stride(2), x2.stride(2), z2.stride(2), x.stride(1), z.stride(1), x2.stride(1), z2.stride(1),
         features_k.stride(1), x.shape[3], x2.shape[3], f.n, f.c, *out.stride(), columns,
@@ -160,7 +145,7 @@ def forward(
         x: features (b, n, c), any strides.
         w: weights (b, n) that sum to one, or None.
         form: "primal" or "dual".
-        iterations: N, 2 to 7.
+        iterations: N, 3 to 7.
         postcomp: multiply by sqrt(t).
         precision: a `Precision`.
     """

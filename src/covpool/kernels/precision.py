@@ -52,16 +52,16 @@ def slope_bound(iterations: int) -> float:
 def takes(iterations: int) -> bool:
     """Whether the kernels take N iterations.
 
-    >>> [takes(n) for n in (1, 5, 7, 8)]
+    >>> [takes(n) for n in (2, 3, 7, 8)]
     [False, True, True, False]
     """
-    return 2 <= iterations <= MOST_ITERATIONS
+    return 3 <= iterations <= MOST_ITERATIONS
 
 
 def mode(precision: str, iterations: int) -> Mode:
     """The mode of a `Precision` for N iterations."""
     if not takes(iterations):
-        raise ValueError(f"the kernels take 2 to {MOST_ITERATIONS} iterations; got {iterations}")
+        raise ValueError(f"the kernels take 3 to {MOST_ITERATIONS} iterations; got {iterations}")
     room = min(16.0, LARGEST_HALF / slope_bound(iterations))
     scale = 2.0 ** math.floor(math.log2(room))
     storage = torch.bfloat16 if precision == "bf16" else torch.float16

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from covpool.kernels.tiles import (
-    add_diagonal,
+    length_of,
     load_operand,
     product_nt,
     store_operand,
@@ -18,15 +18,13 @@ from covpool.kernels.tiles import (
 
 
 @triton.jit
-def gram_kernel(x, z, a, p, stride, ld, part, inner, p_stride, a_scale, half, identity,
-                START: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric a = a_scale x z^T, and with START the start p = identity I - half x z^T of the chain."""
+def gram_kernel(x, z, a, stride, ld, part, inner, scale,
+                SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
+    """The symmetric a = scale x z^T."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     acc = product_nt(x + matrix * stride, z + matrix * stride, i, j, ld, ld, part, part, inner, PARTS, T, T, BK)
-    store_symmetric(a + matrix * (SIZE * SIZE * PARTS), i, j, acc * a_scale, SIZE, PARTS, T)
-    if START:
-        store_symmetric(p + matrix * p_stride, i, j, add_diagonal(acc * -half, i, j, identity, T), SIZE, PARTS, T)
+    store_symmetric(a + matrix * (SIZE * SIZE * PARTS), i, j, acc * scale, SIZE, PARTS, T)
 
 
 @triton.jit
@@ -57,7 +55,7 @@ def triangle_kernel(x, z, out, scales, c, stride, ld, part, inner, out_stride,
 
 
 @triton.jit
-def gradient_kernel(x, z, x2, z2, k, w, sums, norms, traces, out,
+def gradient_kernel(x, z, x2, z2, k, w, sums, squares, traces, out,
                     x_stride, z_stride, x2_stride, z2_stride, k_stride, k_row, k_column, ld_x, ld_z, ld_x2, ld_z2,
                     x_part, z_part, x2_part, z2_part, k_part, inner, inner2, n, c, out_b, out_n, out_c, columns,
                     undo, value_factor, slope_factor, items, tiny, root_n,
@@ -85,7 +83,7 @@ def gradient_kernel(x, z, x2, z2, k, w, sums, norms, traces, out,
                   + positions[None, :].to(tl.int64) * k_column)
     features = load_operand(k_pointers, k_part, PARTS)
     result = 2 * acc + (value_factor * value + slope_factor * slope) * features
-    scale = undo * tl.load(norms + matrix)
+    scale = undo * length_of(squares, matrix)
     if not COMPENSATED:
         t = tl.load(traces + matrix)
         scale = scale * tl.where(t < tiny, 0.0, 1.0 / tl.sqrt(tl.where(t < tiny, 1.0, t)))

@@ -13,20 +13,17 @@ class Tiling:
         tile: order of a tile.
         inner: how much of the inner dimension is multiplied at a time.
         warps: warps per program.
-        stages: depth of the load pipeline of a plain product.
-        pair_stages: the same for a product with its derivative, which loads twice as much.
+        stages: depth of the load pipeline.
         channel_tile: of products with features, along the channels.
-        channel_warps, channel_stages: of these products.
+        channel_warps: of these products.
     """
 
     tile: int
     inner: int
     warps: int
     stages: int
-    pair_stages: int
     channel_tile: int
     channel_warps: int
-    channel_stages: int
 
 
 def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
@@ -39,10 +36,10 @@ def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
     """
     inner = 64 // parts
     if room < MUCH:
-        return Tiling(64, inner, 4, 2, 2, 64, 4, 2)
+        return Tiling(64, inner, 4, 2, 64, 4)
     if order <= 64:
-        return Tiling(64, inner, 4, 3, 3, 128, 8, 3)
-    return Tiling(128, inner, 8, 4, 3, 128, 8, 3)
+        return Tiling(64, inner, 4, 3, 128, 8)
+    return Tiling(128, inner, 8, 3, 128, 8)
 
 
 def padded(size: int, multiple: int) -> int:

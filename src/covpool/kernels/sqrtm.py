@@ -3,19 +3,20 @@
 import torch
 from torch import Tensor
 
-from covpool.kernels.features import TINY, lengths
+from covpool.kernels.features import TINY, squared_lengths
 from covpool.kernels.launch import MATRIX, Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.vmap import fold_vmap
 
 
-def _operand(run: Chain, value: Tensor, out: Tensor) -> None:
-    """Write (b, c, c) float32 matrices into (b, parts, size, size) operands, padded with zeros."""
+def _operand(run: Chain, value: Tensor) -> Tensor:
+    """(b, c, c) float32 matrices as (b, parts, size, size) operands, padded with zeros."""
     c = value.shape[-1]
-    out.zero_()
+    out = run.empty(value.shape[0]).zero_()
     out[:, 0, :c, :c] = value
     if run.mode.parts == 2:
         out[:, 1, :c, :c] = value - out[:, 0, :c, :c]
+    return out
 
 
 def _trace(s: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,26 +26,16 @@ def _trace(s: Tensor) -> tuple[Tensor, Tensor]:
     return t, torch.where(zero, 0, 1 / torch.where(zero, 1, t))
 
 
-def _start(run: Chain, s: Tensor, reciprocal: Tensor, a: Tensor, slots: Tensor | None) -> None:
-    """A = s / t, and for a chain in memory P_1 = (3 I - A) / 2."""
-    normalized = s * reciprocal
-    _operand(run, normalized * run.mode.y_scale, a)
-    if slots is not None:
-        start = 1.5 * torch.eye(s.shape[-1], dtype=s.dtype, device=s.device) - 0.5 * normalized
-        _operand(run, start, slots[:, 1])
-
-
 @torch.library.custom_op("covpool::sqrtm_forward", mutates_args=())
 def forward(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
     """The root of symmetric matrices (b, c, c), normalised by their trace."""
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
     t, reciprocal = _trace(s)
-    a, slots = run.empty(b), run.slots(4)
-    _start(run, s, reciprocal, a, slots)
+    a = _operand(run, s * reciprocal * run.mode.y_scale)
     scales = (t.flatten().sqrt() if postcomp else torch.ones_like(t.flatten())) / run.mode.y_scale
     out = s.new_empty(b, c, c)
-    run.value(a, slots, out, scales, c, MATRIX)
+    run.value(a, out, scales, c, MATRIX)
     return out
 
 
@@ -59,15 +50,11 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
     _, reciprocal = _trace(s)
-    a, h, slots = run.empty(b), run.empty(b), run.slots(8)
-    _start(run, s, reciprocal, a, slots)
-    norm = lengths(g.flatten(1).contiguous()).reshape(b, 1, 1)
+    a = _operand(run, s * reciprocal * run.mode.y_scale)
+    norm = squared_lengths(g.flatten(1).contiguous()).sum(1).sqrt().float().reshape(b, 1, 1)
     scale = run.mode.direction_scale
-    direction = g * (scale / torch.where(norm == 0, 1, norm))
-    _operand(run, direction * run.mode.y_scale, h)
-    if slots is not None:
-        _operand(run, -0.5 * direction, slots[:, 5])
-    _, slope, sums = run.pair(a, h, slots, factor=False)
+    h = _operand(run, g * (scale * run.mode.y_scale / torch.where(norm == 0, 1, norm)))
+    _, slope, sums = run.pair(a, h, factor=False)
     value, inner = sums.sum(1)[:, :, None, None].unbind(1)
     coefficient = (0.5 * value if postcomp else 0) - inner
     gradient = slope[:, :, :c, :c].float().sum(1)

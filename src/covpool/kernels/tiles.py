@@ -10,6 +10,7 @@ import triton.language as tl
 
 # fmt: off
 
+SHARES = tl.constexpr(16)  # into which a vector is cut to sum its squares
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
@@ -40,6 +41,12 @@ def store_operand(pointers, value, part, where, PARTS: tl.constexpr):
 
 
 @triton.jit
+def length_of(squares, vector):
+    """The length of a vector from the sums of its squares over shares."""
+    return tl.sqrt(tl.sum(tl.load(squares + vector * SHARES + tl.arange(0, SHARES)), 0)).to(tl.float32)
+
+
+@triton.jit
 def dot(x, z, acc):
     """acc + x z in float32."""
     if INTERPRETED:  # the interpreter multiplies bf16 wrongly
@@ -63,47 +70,62 @@ def split_dot_nt(x, x_rest, z, z_rest, acc):
 
 
 @triton.jit
-def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr, APART: tl.constexpr = True):
-    """acc + x z^T for tiles behind pointers, remainders included.
+def load_parts(pointers, part, PARTS: tl.constexpr):
+    """A stored operand as it is multiplied: value and remainder, which for one part is not used."""
+    tile = tl.load(pointers)
+    rest = tile
+    if PARTS == 2:
+        rest = tl.load(pointers + part)
+    return tile, rest
+
+
+@triton.jit
+def add_product(x, x_rest, z, z_rest, acc, PARTS: tl.constexpr, APART: tl.constexpr):
+    """acc + x z^T for tiles with their remainders.
 
     APART: a step of two parts is added up for itself and then to acc, because a tensor core does not round a long sum,
     it cuts it off. At order 256 the error of a root is a fifth so, and the time the same; a single tile would wait.
     """
-    x_tile = tl.load(x)
-    z_tile = tl.load(z)
     if PARTS == 1:
-        acc = dot_nt(x_tile, z_tile, acc)
+        acc = dot_nt(x, z, acc)
     elif APART:
-        acc += split_dot_nt(x_tile, tl.load(x + x_part), z_tile, tl.load(z + z_part), tl.zeros_like(acc))
+        acc += split_dot_nt(x, x_rest, z, z_rest, tl.zeros_like(acc))
     else:
-        acc = split_dot_nt(x_tile, tl.load(x + x_part), z_tile, tl.load(z + z_part), acc)
+        acc = split_dot_nt(x, x_rest, z, z_rest, acc)
     return acc
 
 
 @triton.jit
-def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr, APART: tl.constexpr = True):
-    """acc + x z^T and dacc + dx z^T + x dz^T, remainders included; APART as in `step_nt`."""
-    x_tile = tl.load(x)
-    z_tile = tl.load(z)
-    dx_tile = tl.load(dx)
-    dz_tile = tl.load(dz)
+def add_slope(x, x_rest, dx, dx_rest, z, z_rest, dz, dz_rest, dacc, PARTS: tl.constexpr, APART: tl.constexpr):
+    """dacc + dx z^T + x dz^T for tiles with their remainders; APART as in `add_product`."""
     if PARTS == 1:
-        acc = dot_nt(x_tile, z_tile, acc)
-        dacc = dot_nt(dx_tile, z_tile, dacc)
-        dacc = dot_nt(x_tile, dz_tile, dacc)
+        dacc = dot_nt(x, dz, dot_nt(dx, z, dacc))
+    elif APART:
+        step = split_dot_nt(dx, dx_rest, z, z_rest, tl.zeros_like(dacc))
+        dacc += split_dot_nt(x, x_rest, dz, dz_rest, step)
     else:
-        x_rest = tl.load(x + part)
-        z_rest = tl.load(z + part)
-        dx_rest = tl.load(dx + part)
-        dz_rest = tl.load(dz + part)
-        if APART:
-            acc += split_dot_nt(x_tile, x_rest, z_tile, z_rest, tl.zeros_like(acc))
-            step = split_dot_nt(dx_tile, dx_rest, z_tile, z_rest, tl.zeros_like(dacc))
-            dacc += split_dot_nt(x_tile, x_rest, dz_tile, dz_rest, step)
-        else:
-            acc = split_dot_nt(x_tile, x_rest, z_tile, z_rest, acc)
-            dacc = split_dot_nt(dx_tile, dx_rest, z_tile, z_rest, dacc)
-            dacc = split_dot_nt(x_tile, x_rest, dz_tile, dz_rest, dacc)
+        dacc = split_dot_nt(dx, dx_rest, z, z_rest, dacc)
+        dacc = split_dot_nt(x, x_rest, dz, dz_rest, dacc)
+    return dacc
+
+
+@triton.jit
+def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr, APART: tl.constexpr = True):
+    """acc + x z^T for tiles behind pointers."""
+    x_tile, x_rest = load_parts(x, x_part, PARTS)
+    z_tile, z_rest = load_parts(z, z_part, PARTS)
+    return add_product(x_tile, x_rest, z_tile, z_rest, acc, PARTS, APART)
+
+
+@triton.jit
+def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr, APART: tl.constexpr = True):
+    """acc + x z^T and its derivative dacc + dx z^T + x dz^T for tiles behind pointers."""
+    x_tile, x_rest = load_parts(x, part, PARTS)
+    z_tile, z_rest = load_parts(z, part, PARTS)
+    dx_tile, dx_rest = load_parts(dx, part, PARTS)
+    dz_tile, dz_rest = load_parts(dz, part, PARTS)
+    acc = add_product(x_tile, x_rest, z_tile, z_rest, acc, PARTS, APART)
+    dacc = add_slope(x_tile, x_rest, dx_tile, dx_rest, z_tile, z_rest, dz_tile, dz_rest, dacc, PARTS, APART)
     return acc, dacc
 
 
@@ -139,14 +161,16 @@ def add_diagonal(value, i, j, amount, T: tl.constexpr):
 
 @triton.jit
 def upper_tile(item, TILES: tl.constexpr):
-    """The item-th tile (i, j), i <= j, of the upper triangle of TILES x TILES, row by row."""
+    """The item-th tile (i, j), i <= j, of TILES x TILES: those above the diagonal row by row, then the diagonal."""
+    ABOVE: tl.constexpr = TILES * (TILES - 1) // 2
     i = 0
     start = 0
-    for row in tl.static_range(1, TILES):
-        begin = row * TILES - row * (row - 1) // 2
+    for row in tl.static_range(1, TILES - 1):
+        begin = row * (TILES - 1) - row * (row - 1) // 2
         i = tl.where(item >= begin, row, i)
         start = tl.where(item >= begin, begin, start)
-    return i, i + item - start
+    j = i + 1 + item - start
+    return tl.where(item < ABOVE, i, item - ABOVE), tl.where(item < ABOVE, j, item - ABOVE)
 
 
 @triton.jit

@@ -19,7 +19,7 @@ LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's pro
 
 
 def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
-    """Whether the kernels know this case: not float64, trace normalisation, 2 to 7 iterations, order up to 1024, a GPU
+    """Whether the kernels know this case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024, a GPU
     they run on.
 
     Args:
@@ -38,7 +38,7 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
     if not served:
         raise ValueError(
             "backend 'triton' serves float32 and half precision, prenorm 'trace', "
-            f"2 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
+            f"3 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
             "capability 8.0 on; use backend='torch' or 'auto' for anything else"
         )
     return "triton"
