@@ -9,8 +9,6 @@ from torch import Tensor
 
 from covpool.kernels.precision import Mode
 from covpool.kernels.tiles import (
-    SHARES,
-    length_of,
     store_operand,
     store_symmetric,
     triangle_offsets,
@@ -22,49 +20,56 @@ from covpool.kernels.tiles import (
 CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
 MOMENT_CHANNELS = 32  # few, with many positions at a time: each pass over positions waits for memory
-MOMENT_POSITIONS = 256
-SHARE_BLOCK = 1024  # of a share's entries at a time
+MOST_POSITIONS = 1024  # that a program can hold, so as to load them once
+MOMENT_POSITIONS = 256  # at a time, of more
+SHARES = 16  # into which a vector is cut to sum its squares
+SHARE_BLOCK = 4096  # of a share's entries at a time
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
 
 @triton.jit
+def load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED: tl.constexpr, BN: tl.constexpr):
+    """Features of some positions and channels, where they are inside, and the weights of the positions, or 1."""
+    rows = start + tl.arange(0, BN)
+    inside = (rows[:, None] < n) & (channels[None, :] < c)
+    tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
+                   mask=inside, other=0.0).to(tl.float32)
+    if WEIGHTED:
+        weights = tl.load(w + image * n + rows, mask=rows < n, other=0.0)[:, None]
+    else:
+        weights = 1.0
+    return tile, inside, weights
+
+
+@triton.jit
 def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, blocks,
-                   WEIGHTED: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr):
+                   WEIGHTED: tl.constexpr, WHOLE: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr):
     """Per channel the weighted mean over positions; per block of channels the weighted sum of squares about it.
 
-    The mean is taken first and subtracted before squaring, so large means cost no accuracy.
+    The mean is taken first and subtracted before squaring, so large means cost no accuracy. WHOLE: all positions are
+    held at once, and loaded once.
     """
     image = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     channels = block * BC + tl.arange(0, BC)
     x += image * stride_b
-    total = tl.zeros((BN, BC), tl.float32)
-    for start in range(0, n, BN):
-        rows = start + tl.arange(0, BN)
-        inside = (rows[:, None] < n) & (channels[None, :] < c)
-        tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
-                       mask=inside, other=0.0).to(tl.float32)
-        if WEIGHTED:
-            weight = tl.load(w + image * n + rows, mask=rows < n, other=0.0)
-            total += tile * weight[:, None]
-        else:
-            total += tile
+    tile, inside, weights = load_positions(x, w, image, 0, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
+    total = tile * weights
+    if not WHOLE:
+        for start in range(BN, n, BN):
+            more, _, its = load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
+            total += more * its
     average = tl.sum(total, 0)
     if not WEIGHTED:
         average = average / n
     tl.store(mean + image * c + channels, average, mask=channels < c)
-    square = tl.zeros((BN, BC), tl.float32)
-    for start in range(0, n, BN):
-        rows = start + tl.arange(0, BN)
-        inside = (rows[:, None] < n) & (channels[None, :] < c)
-        tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
-                       mask=inside, other=0.0).to(tl.float32)
-        centred = tl.where(inside, tile - average[None, :], 0.0)
-        if WEIGHTED:
-            weight = tl.load(w + image * n + rows, mask=rows < n, other=0.0)
-            square += centred * centred * weight[:, None]
-        else:
-            square += centred * centred
+    centred = tl.where(inside, tile - average[None, :], 0.0)
+    square = centred * centred * weights
+    if not WHOLE:
+        for start in range(BN, n, BN):
+            more, where, its = load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
+            centred = tl.where(where, more - average[None, :], 0.0)
+            square += centred * centred * its
     result = tl.sum(tl.sum(square, 1), 0)
     if not WEIGHTED:
         result = result / n
@@ -119,8 +124,9 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
 
 
 @triton.jit
-def direction_kernel(g, squares, h, c, g_stride, scale, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric direction H of the gradient g of an upper triangle, over its norm: h = scale H."""
+def direction_kernel(g, squares, norms, h, c, g_stride, scale,
+                     SHARES: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
+    """The symmetric direction H of the gradient g of an upper triangle, over its norm, h = scale H, and that norm."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     offsets, inside = triangle_offsets(i, j, c, T)
@@ -132,7 +138,9 @@ def direction_kernel(g, squares, h, c, g_stride, scale, SIZE: tl.constexpr, T: t
         value = value + tl.trans(tl.where(rows[:, None] == columns[None, :], 0.0, value))
     else:
         value = value * 0.5
-    norm = length_of(squares, matrix)
+    norm = tl.sqrt(tl.sum(tl.load(squares + matrix * SHARES + tl.arange(0, SHARES)), 0)).to(tl.float32)
+    if tl.program_id(0) == 0:
+        tl.store(norms + matrix, norm)
     value = value * tl.where(norm == 0.0, 0.0, 1.0 / tl.where(norm == 0.0, 1.0, norm))
     store_symmetric(h + matrix * (SIZE * SIZE * PARTS), i, j, value * scale, SIZE, PARTS, T)
 
@@ -153,8 +161,8 @@ def squares_kernel(g, squares, size, g_stride, SHARES: tl.constexpr, BLOCK: tl.c
 # fmt: on
 def squared_lengths(g: Tensor) -> Tensor:  # (b, size) -> (b, SHARES)
     """The squared lengths of gradients of triangles, whose entries lie side by side, as sums of shares."""
-    squares = g.new_empty(g.shape[0], SHARES.value, dtype=torch.float64)
-    squares_kernel[squares.shape](g, squares, g.shape[1], g.stride(0), SHARES=SHARES, BLOCK=SHARE_BLOCK)
+    squares = g.new_empty(g.shape[0], SHARES, dtype=torch.float64)
+    squares_kernel[squares.shape](g, squares, g.shape[1], g.stride(0), SHARES=SHARES, BLOCK=SHARE_BLOCK, num_warps=8)
     return squares
 
 
@@ -170,9 +178,12 @@ class Features:
     def _moments(self) -> tuple[Tensor, Tensor]:
         mean = self.x.new_empty(self.b, self.c, dtype=torch.float32)
         squares = self.x.new_empty(self.b, self.blocks, dtype=torch.float32)
+        whole = self.n <= MOST_POSITIONS
+        held = triton.next_power_of_2(self.n) if whole else MOMENT_POSITIONS
         moments_kernel[(self.b, self.blocks)](
             self.x, self._weights(), mean, squares, self.n, self.c, *self.x.stride(), self.blocks,
-            WEIGHTED=self.w is not None, BN=MOMENT_POSITIONS, BC=MOMENT_CHANNELS, num_warps=8,
+            WEIGHTED=self.w is not None, WHOLE=whole, BN=held, BC=MOMENT_CHANNELS,
+            num_warps=8 if held <= 256 else 16,
         )  # fmt: skip
         return mean, squares
 

@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from covpool.kernels import products
-from covpool.kernels.features import MOMENT_CHANNELS, TINY, Features, direction_kernel, squared_lengths
+from covpool.kernels.features import MOMENT_CHANNELS, SHARES, TINY, Features, direction_kernel, squared_lengths
 from covpool.kernels.launch import OPERAND, TRIANGLE, Chain
 from covpool.kernels.precision import Mode, mode
 from covpool.kernels.shape import padded
@@ -70,14 +70,13 @@ def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain
 def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
-    squares = squared_lengths(g)
     h = run.empty(f.b)
-    _direction(g, squares, h, f.c, m.direction_scale * m.y_scale, run.tiling.tile, run.tiling.warps)
+    norms = _direction(g, h, f.c, m.direction_scale * m.y_scale, run.tiling.tile, run.tiling.warps)
     _, slope, sums = run.pair(a, h, factor=False)
     del h
     k, _, trace, _ = f.operands((padded(f.n, run.tiling.tile), run.size), None, 1.0, postcomp)
     factors = (1.0 if postcomp else 0.0, -2.0)
-    return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, squares, trace, factors, postcomp)
+    return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, norms, trace, factors, postcomp)
 
 
 def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
@@ -85,9 +84,8 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     run = Chain(f.b, f.n, iterations, m, f.x)
     width = padded(f.c, run.tiling.channel_tile)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
-    squares = squared_lengths(g)
     s = k.new_empty(f.b, m.parts, width, width)
-    _direction(g, squares, s, f.c, m.direction_scale, run.tiling.channel_tile, run.tiling.channel_warps)
+    norms = _direction(g, s, f.c, m.direction_scale, run.tiling.channel_tile, run.tiling.channel_warps)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
     a, h = run.empty(f.b), run.empty(f.b)
@@ -95,24 +93,27 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     run.gram(ks, k, h)
     p, dp, sums = run.pair(a, h, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
-    return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, squares, trace, factors, postcomp)
+    return _gradient(f, run, (kst, p), (kt, dp), (kt, kt.stride(2), 1), sums, norms, trace, factors, postcomp)
 
 
 def _channel_launch(run: Chain) -> dict[str, Any]:
     return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.stages}
 
 
-def _direction(g: Tensor, squares: Tensor, h: Tensor, c: int, scale: float, tile: int, warps: int) -> None:
-    """The direction of the gradient of a triangle, as the operand h = scale H."""
+def _direction(g: Tensor, h: Tensor, c: int, scale: float, tile: int, warps: int) -> Tensor:
+    """The direction of the gradient of a triangle, as the operand h = scale H; returns the norms of the gradients."""
     b, parts, size, _ = h.shape
+    squares, norms = squared_lengths(g), g.new_empty(b, dtype=torch.float32)
     direction_kernel[(math.comb(size // tile + 1, 2), b)](
-        g, squares, h, c, g.stride(0), scale, SIZE=size, PARTS=parts, T=tile, num_warps=warps
-    )
+        g, squares, norms, h, c, g.stride(0), scale,
+        SHARES=SHARES, SIZE=size, PARTS=parts, T=tile, num_warps=warps,
+    )  # fmt: skip
+    return norms
 
 
 def _gradient(
     f: Features, run: Chain, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor] | None,
-    k: tuple[Tensor, int, int], sums: Tensor, squares: Tensor, trace: Tensor, factors: tuple[float, float],
+    k: tuple[Tensor, int, int], sums: Tensor, norms: Tensor, trace: Tensor, factors: tuple[float, float],
     postcomp: bool,
 ) -> Tensor:  # fmt: skip
     """2 (x z^T + x2 z2^T) + e K in the layout of the features."""
@@ -123,7 +124,7 @@ def _gradient(
     columns = triton.cdiv(f.n, tile_j)
     features_k, row, column = k
     products.gradient_kernel[(triton.cdiv(f.c, tile_i) * columns, f.b)](
-        x, z, x2, z2, features_k, f.x if f.w is None else f.w, sums, squares, trace, out,
+        x, z, x2, z2, features_k, f.x if f.w is None else f.w, sums, norms, trace, out,
         x.stride(0), z.stride(0), x2.stride(0), z2.stride(0), features_k.stride(0), row, column,
         x.stride(2), z.stride(2), x2.stride(2), z2.stride(2), x.stride(1), z.stride(1), x2.stride(1), z2.stride(1),
         features_k.stride(1), x.shape[3], x2.shape[3], f.n, f.c, *out.stride(), columns,

@@ -4,7 +4,6 @@ import triton
 import triton.language as tl
 
 from covpool.kernels.tiles import (
-    length_of,
     load_operand,
     product_nt,
     store_operand,
@@ -55,7 +54,7 @@ def triangle_kernel(x, z, out, scales, c, stride, ld, part, inner, out_stride,
 
 
 @triton.jit
-def gradient_kernel(x, z, x2, z2, k, w, sums, squares, traces, out,
+def gradient_kernel(x, z, x2, z2, k, w, sums, norms, traces, out,
                     x_stride, z_stride, x2_stride, z2_stride, k_stride, k_row, k_column, ld_x, ld_z, ld_x2, ld_z2,
                     x_part, z_part, x2_part, z2_part, k_part, inner, inner2, n, c, out_b, out_n, out_c, columns,
                     undo, value_factor, slope_factor, items, tiny, root_n,
@@ -83,7 +82,7 @@ def gradient_kernel(x, z, x2, z2, k, w, sums, squares, traces, out,
                   + positions[None, :].to(tl.int64) * k_column)
     features = load_operand(k_pointers, k_part, PARTS)
     result = 2 * acc + (value_factor * value + slope_factor * slope) * features
-    scale = undo * length_of(squares, matrix)
+    scale = undo * tl.load(norms + matrix)
     if not COMPENSATED:
         t = tl.load(traces + matrix)
         scale = scale * tl.where(t < tiny, 0.0, 1.0 / tl.sqrt(tl.where(t < tiny, 1.0, t)))

@@ -10,7 +10,6 @@ import triton.language as tl
 
 # fmt: off
 
-SHARES = tl.constexpr(16)  # into which a vector is cut to sum its squares
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
@@ -38,12 +37,6 @@ def store_operand(pointers, value, part, where, PARTS: tl.constexpr):
     tl.store(pointers, rounded, mask=where)
     if PARTS == 2:
         tl.store(pointers + part, (value - rounded.to(tl.float32)).to(pointers.dtype.element_ty), mask=where)
-
-
-@triton.jit
-def length_of(squares, vector):
-    """The length of a vector from the sums of its squares over shares."""
-    return tl.sqrt(tl.sum(tl.load(squares + vector * SHARES + tl.arange(0, SHARES)), 0)).to(tl.float32)
 
 
 @triton.jit
