@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from covpool.kernels import isqrt, launch
+from covpool.kernels import isqrt, launch, sqrtm
 
 
 def main(capability: int, room: int) -> None:
@@ -35,10 +35,12 @@ def main(capability: int, room: int) -> None:
     JITFunction.run = compile_only  # type: ignore[method-assign]
     launch.shared_memory = lambda device: room
     for precision in ("tf32", "float32"):
-        for b, form, n, c in ((64, "primal", 300, 200), (64, "dual", 40, 300), (2, "dual", 100, 300)):
+        for b, form, n, c in ((64, "primal", 1100, 200), (64, "dual", 40, 300), (2, "dual", 150, 300)):
             x = torch.empty(b, n, c)
             z, *kept = isqrt.forward(x, None, form, 5, True, precision)
             isqrt.backward(x, None, *kept, z, form, 5, True, precision)
+        s = torch.empty(64, 200, 200)
+        sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
     json.dump(needed, sys.stdout)
 
 

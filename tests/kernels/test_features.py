@@ -63,7 +63,7 @@ def test_only_the_operand_asked_for_is_made_and_the_scale_stays_constant_without
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
-def test_lengths_neither_vanish_nor_overflow(scale: float) -> None:
+def test_squared_lengths_neither_vanish_nor_overflow(scale: float) -> None:
     g = randn(3, 17 * SHARE_BLOCK + 5) * scale  # a share takes two turns
     squares = squared_lengths(g).sum(1)
     assert relative_error(squares, g.double().square().sum(1)) <= 1e-6 if scale else not squares.any()

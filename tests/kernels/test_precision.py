@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from covpool.kernels.precision import LARGEST_HALF, PRECISIONS, mode, slope_bound, takes
+from covpool.kernels.precision import PRECISIONS, mode, slope_bound, stored_slope, takes
 from kernels.oracles import LARGEST_ERROR
 
 
@@ -21,13 +21,12 @@ def test_slope_bound_is_the_slope_of_the_factor_at_eigenvalue_zero(iterations: i
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("iterations", [3, 5, 7])
+@pytest.mark.parametrize("iterations", [3, 4, 5, 6, 7])
 def test_scales_are_powers_of_two_that_keep_the_derivative_in_range(precision: str, iterations: int) -> None:
     m = mode(precision, iterations)
     for scale in (m.k_scale, m.y_scale, m.direction_scale):
         assert math.log2(scale).is_integer()
-    assert m.direction_scale * slope_bound(iterations) <= LARGEST_HALF
-    assert m.direction_scale * m.y_scale < torch.finfo(torch.float16).max
+    assert m.direction_scale * stored_slope(iterations) < torch.finfo(torch.float16).max
 
 
 def test_storage_and_parts() -> None:

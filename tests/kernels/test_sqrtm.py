@@ -65,6 +65,13 @@ def test_scale_of_the_matrices(scale: float, postcomp: bool) -> None:
     assert_exact(matrices(1, 5) * scale, 3, postcomp, "float32")
 
 
+@pytest.mark.parametrize("scale", [1e-37, 1e-30, 1e30])
+def test_the_scale_of_a_gradient_does_not_matter(scale: float) -> None:
+    s, g = matrices(1, 5), symmetric(1, 5)
+    _, expected = exact(s, g * scale, 3, True)
+    assert relative_error(sqrtm.backward(s, g * scale, 3, True, "float32"), expected) <= 1e-5
+
+
 @pytest.mark.parametrize("postcomp", [True, False])
 def test_zero_matrices_and_zero_gradients_give_zero(postcomp: bool) -> None:
     s, g = matrices(2, 5), symmetric(2, 5)
@@ -96,8 +103,10 @@ def test_one_large_eigenvalue_and_the_most_iterations(c: int, precision: str, la
     eigenvalues[0] = 1
     s = ((q * eigenvalues) @ q.mT).float()[None].to(DEVICE)
     s = (s + s.mT) / 2
-    expected, _ = exact(s, symmetric(1, c), 7, True)
+    g = symmetric(1, c)
+    expected, expected_ds = exact(s, g, 7, True)
     assert relative_error(sqrtm.forward(s, 7, True, precision), expected) <= largest
+    assert relative_error(sqrtm.backward(s, g, 7, True, precision), expected_ds) <= largest
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

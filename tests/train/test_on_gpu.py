@@ -3,10 +3,11 @@
 Two processes on one GPU are two nodes to NCCL, which must not see that they share it.
 """
 
-import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from train.tiny import finish, make_tree, start, tiny_recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
+Process = subprocess.Popen[str]
 GPU = {"accelerator": "gpu", "devices": "1"}
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # else a convolution's error depends on how many images it sees
 
@@ -48,14 +50,29 @@ def test_half_precision_is_resumed_bit_for_bit(tree: Path, tmp_path: Path, preci
     assert bool(scalers[0]) == (precision == "fp16")
 
 
-def start_nodes(*arguments: object) -> list["subprocess.Popen[str]"]:
+@pytest.fixture
+def started() -> Iterator[list[Process]]:
+    """The processes of a test, none of which outlives it."""
+    processes: list[Process] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def free_ports(count: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
+def start_nodes(port: str, *arguments: object) -> list[Process]:
     """Two processes with the environment that torchrun gives to two nodes of one GPU each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     nodes = {
         "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test",
         "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1",
     }  # fmt: skip
     return [
@@ -64,15 +81,18 @@ def start_nodes(*arguments: object) -> list["subprocess.Popen[str]"]:
     ]
 
 
-def kill_after(nodes: list["subprocess.Popen[str]"], run: Path, step: int) -> None:
+def kill_after(nodes: list[Process], run: Path, step: int) -> None:
+    """Kill them once the log has reached a step."""
     deadline = time.monotonic() + 120
-    while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
+    try:
+        while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
+            for node in nodes:
+                assert node.poll() is None, node.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
         for node in nodes:
-            assert node.poll() is None, node.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    for node in nodes:
-        node.send_signal(signal.SIGKILL)
+            node.kill()
     for node in nodes:
         node.communicate()
 
@@ -81,7 +101,7 @@ def events(run: Path) -> list[tuple[str, int]]:
     return [(event["event"], event["step"]) for event in read_log(run / "log.jsonl")]
 
 
-def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path) -> None:
+def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path, started: list[Process]) -> None:
     """DDP, and FSDP killed and resumed: the parameters and the statistics of the batch norms of one process."""
     recipe = tiny_recipe(
         tree,
@@ -92,12 +112,15 @@ def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path) -> 
     )
     written = tmp_path / "recipe.toml"
     written.write_text(to_toml(recipe))
-    alone = start("train", written, "--out", tmp_path / "one", "--no-report", **EXACT)
-    ddp = start_nodes("train", written, "devices.strategy=ddp", "--out", tmp_path / "ddp", "--no-report")
-    fsdp = start_nodes("train", written, "devices.strategy=fsdp", "--out", tmp_path / "fsdp", "--no-report")
+    ports = free_ports(3)
+    command = ("train", written, "--no-report")
+    started.append(start(*command, "--out", tmp_path / "one", **EXACT))
+    started += start_nodes(ports[0], *command, "devices.strategy=ddp", "--out", tmp_path / "ddp")
+    fsdp = start_nodes(ports[1], *command, "devices.strategy=fsdp", "--out", tmp_path / "fsdp")
     kill_after(fsdp, tmp_path / "fsdp", 6)  # of 4 steps per epoch
     assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
-    for process in [alone, *ddp, *start_nodes("train", "--resume", tmp_path / "fsdp", "--no-report")]:
+    started += start_nodes(ports[2], "train", "--resume", tmp_path / "fsdp", "--no-report")
+    for process in started:
         finish(process)
     one = load_file(tmp_path / "one" / "last.safetensors")
     for strategy in ("ddp", "fsdp"):

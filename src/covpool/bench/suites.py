@@ -57,7 +57,7 @@ def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
 
 
 def useful_flops(b: int, n: int, c: int, iterations: int = 5) -> float:
-    """Arithmetic of a forward and backward in the smaller form, symmetric products counted by half."""
+    """Arithmetic of a forward and backward of the plain iteration in the smaller form, symmetric products by half."""
     order = min(n, c)
     chain = (3 * iterations - 3) * order**3  # half of 2 order^3 each
     return b * (4 * chain + 3 * n * c * c)  # value, then value and derivative; covariance by half and gradient

@@ -1,8 +1,8 @@
 """How operands are stored and multiplied: the modes of the kernels.
 
-All modes keep operands in 16 bits and accumulate in float32. The iterates of Newton-Schulz are bounded (|Y| <= 1,
-|P| <= 1.5^N), so exact powers of two keep them in the range of fp16, whose 10 bits of mantissa are those of TF32, at
-half of the bytes and twice the rate of TF32. A second fp16 for the remainder gives float32 accuracy in three products.
+All modes keep operands in 16 bits and accumulate in float32. The iterates of Newton-Schulz and their derivatives are
+bounded, so exact powers of two keep them in the range of fp16, whose 10 bits of mantissa are those of TF32, at half of
+the bytes and twice the rate of TF32. A second fp16 for the remainder gives float32 accuracy in three products.
 """
 
 import math
@@ -14,8 +14,9 @@ import torch
 Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 
-MOST_ITERATIONS = 7  # stored iterates are not quite symmetric, for rounding, and eight times less so with each one
-LARGEST_HALF = 3e4  # half of fp16's largest number, for the sum of two bounded terms
+MOST_ITERATIONS = 7  # for which `iteration.coefficients` has scales; derivatives would soon leave the range of fp16
+Y_SCALE = 256.0
+LARGEST = 6e4  # what may be stored in fp16, whose largest number is 65504
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ def slope_bound(iterations: int) -> float:
     return slope
 
 
+def stored_slope(iterations: int) -> float:
+    """The largest derivative that is stored, in a direction of norm one: of P_N, or of the last Y before the end.
+
+    >>> stored_slope(5)
+    1296.0
+    """
+    return max(slope_bound(iterations), Y_SCALE * 1.5 ** (2 * ((iterations - 1) // 2)))
+
+
 def takes(iterations: int) -> bool:
     """Whether the kernels take N iterations.
 
@@ -62,7 +72,7 @@ def mode(precision: str, iterations: int) -> Mode:
     """The mode of a `Precision` for N iterations."""
     if not takes(iterations):
         raise ValueError(f"the kernels take 3 to {MOST_ITERATIONS} iterations; got {iterations}")
-    room = min(16.0, LARGEST_HALF / slope_bound(iterations))
+    room = min(16.0, LARGEST / stored_slope(iterations))
     scale = 2.0 ** math.floor(math.log2(room))
     storage = torch.bfloat16 if precision == "bf16" else torch.float16
-    return Mode(storage, 2 if precision == "float32" else 1, 64.0, 256.0, scale)
+    return Mode(storage, 2 if precision == "float32" else 1, 64.0, Y_SCALE, scale)

@@ -53,7 +53,7 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     a = _operand(run, s * reciprocal * run.mode.y_scale)
     norm = squared_lengths(g.flatten(1).contiguous()).sum(1).sqrt().float().reshape(b, 1, 1)
     scale = run.mode.direction_scale
-    h = _operand(run, g * (scale * run.mode.y_scale / torch.where(norm == 0, 1, norm)))
+    h = _operand(run, g * (scale / torch.where(norm == 0, 1, norm)) * run.mode.y_scale)
     _, slope, sums = run.pair(a, h, factor=False)
     value, inner = sums.sum(1)[:, :, None, None].unbind(1)
     coefficient = (0.5 * value if postcomp else 0) - inner

@@ -29,9 +29,9 @@ def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
         if k >= classes:  # torchmetrics knows no such k
             found[f"top{k}"] = 1.0
             continue
-        metric = MulticlassAccuracy(classes, top_k=k, average="micro", validate_args=False, sync_on_compute=False).to(
-            scores.device
-        )  # not summed over processes, each of which has all the scores
+        # Every process has all the scores: nothing is to be summed over processes.
+        metric = MulticlassAccuracy(classes, k, "micro", validate_args=False, sync_on_compute=False)
+        metric.to(scores.device)
         for part, wanted in zip(scores.split(ROWS), targets.split(ROWS), strict=True):
             metric.update(part, wanted)
         hits = round(float(metric.compute()) * len(targets))  # it divides in float32
