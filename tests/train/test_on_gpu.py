@@ -1,13 +1,7 @@
-"""What only a GPU can run: half precision with its loss scaling, common batch norms, scattered weights.
+"""What only a GPU can run: half precision with its loss scaling, common batch norms, scattered weights."""
 
-Two processes on one GPU are two nodes to NCCL, which must not see that they share it.
-"""
-
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,11 +12,10 @@ from covpool.train.log import read_log
 from covpool.train.loop import train
 from covpool.train.parse import to_toml
 from train.test_resume import assert_same_end, train_until
-from train.tiny import finish, make_tree, start, tiny_recipe
+from train.tiny import Process, finish, free_ports, make_tree, start, start_nodes, tiny_recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-Process = subprocess.Popen[str]
 GPU = {"accelerator": "gpu", "devices": "1"}
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # else a convolution's error depends on how many images it sees
 
@@ -60,27 +53,6 @@ def started() -> Iterator[list[Process]]:
         process.communicate()
 
 
-def free_ports(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
-
-
-def start_nodes(port: str, *arguments: object) -> list[Process]:
-    """Two processes with the environment that torchrun gives to two nodes of one GPU each."""
-    nodes = {
-        "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test",
-        "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1",
-    }  # fmt: skip
-    return [
-        start(*arguments, RANK=str(rank), GROUP_RANK=str(rank), NCCL_HOSTID=f"node{rank}", **nodes, **EXACT)
-        for rank in range(2)
-    ]
-
-
 def kill_after(nodes: list[Process], run: Path, step: int) -> None:
     """Kill them once the log has reached a step."""
     deadline = time.monotonic() + 120
@@ -115,11 +87,11 @@ def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path, sta
     ports = free_ports(3)
     command = ("train", written, "--no-report")
     started.append(start(*command, "--out", tmp_path / "one", **EXACT))
-    started += start_nodes(ports[0], *command, "devices.strategy=ddp", "--out", tmp_path / "ddp")
-    fsdp = start_nodes(ports[1], *command, "devices.strategy=fsdp", "--out", tmp_path / "fsdp")
+    started += start_nodes(ports[0], *command, "devices.strategy=ddp", "--out", tmp_path / "ddp", **EXACT)
+    fsdp = start_nodes(ports[1], *command, "devices.strategy=fsdp", "--out", tmp_path / "fsdp", **EXACT)
     kill_after(fsdp, tmp_path / "fsdp", 6)  # of 4 steps per epoch
     assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
-    started += start_nodes(ports[2], "train", "--resume", tmp_path / "fsdp", "--no-report")
+    started += start_nodes(ports[2], "train", "--resume", tmp_path / "fsdp", "--no-report", **EXACT)
     for process in started:
         finish(process)
     one = load_file(tmp_path / "one" / "last.safetensors")

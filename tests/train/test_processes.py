@@ -9,12 +9,13 @@ from safetensors.torch import load_file
 from covpool.train.log import read_log
 from covpool.train.loop import train
 from covpool.train.parse import to_toml
-from train.tiny import finish, make_tree, start, tiny_recipe
+from train.tiny import finish, free_ports, make_tree, start, start_nodes, tiny_recipe
 
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "covpool")
 
 
-def test_same_parameters_and_scores_as_one_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_same_parameters_and_scores_as_one_process(tmp_path: Path, nodes: int) -> None:
     """13 test images in batches of 3 do not go round: every image must still count once.
 
     A smooth network: at the kink of a ReLU the last bit of a sum decides over a whole gradient.
@@ -32,7 +33,9 @@ def test_same_parameters_and_scores_as_one_process(tmp_path: Path) -> None:
     train(recipe, tmp_path / "one")
     written = tmp_path / "recipe.toml"
     written.write_text(to_toml(recipe))
-    printed = finish(start("train", written, "--out", tmp_path / "two", "--no-report", program=TORCHRUN))
+    command = ("train", written, "--out", tmp_path / "two", "--no-report")
+    started = [start(*command, program=TORCHRUN)] if nodes == 1 else start_nodes(*free_ports(1), *command)
+    printed = "".join(finish(process) for process in started)
     assert printed.count("everything is in") == 1
     one, two = (load_file(tmp_path / run / "last.safetensors") for run in ("one", "two"))
     for name, tensor in one.items():
