@@ -28,3 +28,9 @@ def test_fewer_classes_than_places() -> None:
 def test_nothing_to_judge_by() -> None:
     assert accuracies(torch.randn(3, 4), torch.tensor([-1, -1, -1])) == {}
     assert accuracies(torch.randn(0, 4), torch.zeros(0, dtype=torch.long)) == {}
+
+
+def test_nothing_is_summed_over_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process has all the scores; and NCCL would refuse what lies on the CPU."""
+    monkeypatch.setattr("torchmetrics.metric.jit_distributed_available", lambda: True)
+    assert accuracies(torch.eye(4), torch.arange(4))["top1"] == 1
