@@ -8,6 +8,7 @@ import triton.language as tl
 
 from covpool.kernels.chain import OPERAND, store_result
 from covpool.kernels.iteration import INNER, NEXT, QUARTIC, SINGLE, coefficients
+from covpool.kernels.pair import inner_product
 from covpool.kernels.tiles import add_diagonal, dot, tile_pointers
 
 # fmt: off
@@ -76,12 +77,6 @@ def next_slope(e, de, q, dq, pair, pairs, iterations, a_scale):
 
 
 @triton.jit
-def inner_product(base, value, scale):
-    """<value, base / scale> of a stored matrix."""
-    return tl.sum(tl.sum(value * tl.load(base).to(tl.float32), 1), 0) / scale
-
-
-@triton.jit
 def resident_chain_kernel(a, out, scales, c, out_stride, iterations, a_scale, KIND: tl.constexpr, T: tl.constexpr):
     """The whole chain of matrix program_id(0)."""
     matrix = tl.program_id(0).to(tl.int64)
@@ -143,7 +138,8 @@ def resident_pair_chain_kernel(a, h, f, df, sums, iterations, f_scale, a_scale, 
     dvalue = slope(d, dd, r, tl.load(tile_pointers(df, 0, 0, T, T, T))) * f_scale
     tl.debug_barrier()
     sums += 2 * matrix
-    tl.store(sums, inner_product(tile_pointers(h, 0, 0, T, T, T), value, a_scale))
-    tl.store(tile_pointers(f, 0, 0, T, T, T), value.to(d.dtype))
-    tl.store(sums + 1, inner_product(tile_pointers(a, 0, 0, T, T, T), dvalue, a_scale))
+    tl.store(sums, inner_product(h, 0, 0, value, 1 / a_scale, T, 1, T))
+    tl.store(sums + 1, inner_product(a, 0, 0, dvalue, 1 / a_scale, T, 1, T))
     tl.store(tile_pointers(df, 0, 0, T, T, T), dvalue.to(d.dtype))
+    if FACTOR:
+        tl.store(tile_pointers(f, 0, 0, T, T, T), value.to(d.dtype))

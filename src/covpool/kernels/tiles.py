@@ -154,16 +154,14 @@ def add_diagonal(value, i, j, amount, T: tl.constexpr):
 
 @triton.jit
 def upper_tile(item, TILES: tl.constexpr):
-    """The item-th tile (i, j), i <= j, of TILES x TILES: those above the diagonal row by row, then the diagonal."""
-    ABOVE: tl.constexpr = TILES * (TILES - 1) // 2
+    """The item-th tile (i, j), i <= j, of TILES x TILES, row by row."""
     i = 0
     start = 0
-    for row in tl.static_range(1, TILES - 1):
-        begin = row * (TILES - 1) - row * (row - 1) // 2
+    for row in tl.static_range(1, TILES):
+        begin = row * TILES - row * (row - 1) // 2
         i = tl.where(item >= begin, row, i)
         start = tl.where(item >= begin, begin, start)
-    j = i + 1 + item - start
-    return tl.where(item < ABOVE, i, item - ABOVE), tl.where(item < ABOVE, j, item - ABOVE)
+    return i, i + item - start
 
 
 @triton.jit
