@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterable, Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import covpool
 from covpool.bench.measure import Timing, synchronize
 from covpool.bench.record import Record
+from covpool.bench.training_step import TrainingStep
 from covpool.data.batches import TrainBatches
 from covpool.data.options import Augment, Cache, Data
 from covpool.data.sets import open_data
@@ -32,7 +32,7 @@ def measure_loading(
     data = Data(root=root, cache=cache)
     images = open_data(data).train
     batches = TrainBatches(images, Augment(size=size, resize=(size,)), data, batch_size=batch, device=device)
-    step = _Step(backbone, len(images.classes), device)
+    step = TrainingStep(backbone, "isqrt", len(images.classes), device)
     x = torch.randn(batch, 3, size, size, device=device)
     y = torch.randint(len(images.classes), (batch,), device=device)
     epochs = {
@@ -61,24 +61,7 @@ def measure_loading(
         )
 
 
-class _Step:
-    """One training step on a batch, without waiting for the device."""
-
-    def __init__(self, backbone: str, classes: int, device: torch.device) -> None:
-        torch.manual_seed(0)
-        model = covpool.attach(backbone, "isqrt", classes).train().to(device)
-        self.model = model.to(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
-
-    def __call__(self, x: Tensor, y: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=x.is_cuda):
-            loss = nn.functional.cross_entropy(self.model(x.contiguous(memory_format=torch.channels_last)), y)
-        loss.backward()
-        self.optimizer.step()
-
-
-def _time(step: _Step, batches: Iterable[tuple[Tensor, Tensor]], device: torch.device) -> float:
+def _time(step: TrainingStep, batches: Iterable[tuple[Tensor, Tensor]], device: torch.device) -> float:
     synchronize(device)
     start = time.perf_counter()
     for x, y in batches:

@@ -1,7 +1,7 @@
 """Whole training steps: a backbone with average pooling against the same backbone and maps with other heads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import covpool
 from covpool.bench.measure import busy_time, peak_memory, replay_time, time_in_turns
 from covpool.bench.record import Record
+from covpool.bench.training_step import TrainingStep
 
 HEADS = ("avg", "isqrt", "mpn", "cov")
 
@@ -49,7 +50,7 @@ def training_steps(
     heads: Sequence[str] = HEADS,
     compiled: bool = False,
 ) -> Iterator[Record]:
-    """Time a training step (bf16 autocast, channels_last, fused SGD) for each head, with the last stride removed.
+    """Time a training step (bf16 autocast on a GPU, channels_last, SGD) for each head, with the last stride removed.
 
     All heads in turn, in wall time; beside it the time of the whole step under CUDA-graph replay, and that in which the
     device is busy: the host's part varies.
@@ -63,11 +64,12 @@ def training_steps(
         heads: pools; the first is the yardstick of the ratio.
         compiled: compile the network.
     """
-    steps = {}
+    steps: dict[str, Callable[[], object]] = {}
     for head in heads:
-        torch.manual_seed(0)
-        model = covpool.attach(backbone, head, 1000).train().to(device).to(memory_format=torch.channels_last)
-        steps[head] = _step(model, batch, size, device, compiled)
+        step = TrainingStep(backbone, head, 1000, device, compiled=compiled)
+        images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
+        labels = torch.randint(1000, (batch,), device=device)
+        steps[head] = partial(step, images, labels)
     timings = time_in_turns(steps, device, seconds * len(heads))
     yardstick = timings[heads[0]].median
     for head, timing in timings.items():
@@ -87,22 +89,6 @@ def training_steps(
                 "peak_mib": peak_memory(steps[head], device),
             },
         )
-
-
-def _step(model: nn.Module, batch: int, size: int, device: torch.device, compiled: bool) -> Callable[[], object]:
-    images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(1000, (batch,), device=device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
-    network: Any = torch.compile(model) if compiled else model
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            loss = nn.functional.cross_entropy(network(images), labels)
-        loss.backward()
-        optimizer.step()
-
-    return step
 
 
 def head_parts(channels: int, batch: int, positions: int, device: torch.device, seconds: float) -> Iterator[Record]:
