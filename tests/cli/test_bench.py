@@ -21,3 +21,27 @@ def test_a_suite_is_printed_and_recorded(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_unknown_suite() -> None:
     result = run("bench", "isqt")
     assert result.exit_code == 2 and "isqrt" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seconds", "-1"], "--seconds must be a positive number; got -1"),
+        (["--seconds", "nan"], "--seconds must be a positive number; got nan"),
+        (["--device", "mps"], "--device must be cpu"),
+        (["--model", "torchvision/resnet18", "--size", "0"], "Invalid value for '--size'"),
+        (["--model", "torchvision/resnet18", "--batch", "0"], "Invalid value for '--batch'"),
+        (["--plot", "p.png"], "give both"),
+        (["isqrt", "--json", "r.jsonl", "--plot", "p.png"], "draws the suite 'curves'"),
+        (["curves", "--json", "r.jsonl", "--plot", "p.xyz"], "must end in one of"),
+        (["--json", "."], "Is a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_measured(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: pytest.fail("it measured"))
+    result = run("bench", *arguments)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())

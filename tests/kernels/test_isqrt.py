@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from covpool import ops
 from covpool.kernels import isqrt, launch
 from covpool.kernels.precision import PRECISIONS
 from kernels.oracles import DEVICE, LARGEST_ERROR, isqrt_and_gradient, position_weights, randn
@@ -205,3 +206,69 @@ def test_schema_and_fake_shapes(form: str, dtype: torch.dtype) -> None:
     checks = ("test_schema", "test_faketensor")
     torch.library.opcheck(isqrt.forward, (x, None, *options), test_utils=checks)
     torch.library.opcheck(isqrt.backward, (x, None, *saved, upstream(x), *options), test_utils=checks)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gradient_loses_nothing_to_a_large_mean(form: str, weighted: bool) -> None:
+    b, n, c = SHAPES[form]
+    assert_exact(randn(b, n, c) + 1e4, position_weights(b, n) if weighted else None, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("postcomp", [True, False])
+def test_equal_features_have_no_variance_whatever_rounding_says(form: str, postcomp: bool) -> None:
+    x = torch.full(SHAPES[form], 0.1, device=DEVICE)  # the mean of which is not 0.1 in float32
+    z, dx = root(x, None, upstream(x), form, postcomp=postcomp)
+    assert not z.any() and not dx.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_features_whose_squares_only_just_fit(form: str) -> None:
+    assert_exact(randn(*SHAPES[form]) * 1e18, None, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_in_any_layout(form: str) -> None:
+    _, n, c = SHAPES[form]
+    w = position_weights(3, n)
+    assert_exact(randn(3, n, c), w.T.contiguous().T, form)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("weights", [2000.0, 1e-8, None], ids=["large", "small", "mask"])
+def test_positions_of_half_precision_features_are_weighted_in_float32(
+    dtype: torch.dtype, weights: float | None
+) -> None:
+    x = (randn(2, 60, 6) + 2).to(dtype)
+    kept = torch.arange(60, device=DEVICE).expand(2, -1) % 3 > 0
+    w = kept if weights is None else kept * weights
+    expected, _ = isqrt_and_gradient(x, w / kept.sum(-1, keepdim=True) / (weights or 1), upstream(x), 5, True)
+    chosen = {"mask": kept} if weights is None else {"weights": w}
+    z = ops.isqrt_covariance(x, backend="triton", precision="float32", vectorize=True, **chosen)
+    assert relative_error(z, expected) <= LARGEST_ERROR["float32"]
+
+
+def test_no_images_at_all_through_the_operation() -> None:
+    x = randn(0, 9, 5).requires_grad_()
+    for vectorize, shape in ((True, (0, 15)), (False, (0, 5, 5))):
+        z = ops.isqrt_covariance(x, backend="triton", vectorize=vectorize)
+        assert z.shape == shape
+        (dx,) = torch.autograd.grad(z.sum(), x)
+        assert dx.shape == x.shape
+
+
+def test_weights_that_require_grad_go_through_the_kernels_of_the_root() -> None:
+    x, w = randn(2, 9, 5), torch.rand(2, 9, device=DEVICE).requires_grad_()
+    z = ops.isqrt_covariance(x, weights=w, backend="triton", precision="float32")
+    torch.testing.assert_close(z, ops.isqrt_covariance(x, weights=w, backend="torch"), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="3 to 7 iterations"):
+        ops.isqrt_covariance(x, weights=w, backend="triton", iterations=20)
+
+
+def test_compiled_once_for_any_number_of_channels() -> None:
+    compiled = torch.compile(
+        lambda x: ops.isqrt_covariance(x, backend="triton"), fullgraph=True, dynamic=True, backend="eager"
+    )
+    for c in (6, 7):
+        assert compiled(randn(2, 20, c)).shape == (2, c, c)

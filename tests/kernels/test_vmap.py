@@ -1,9 +1,13 @@
 """covpool.kernels.vmap: a mapped operation does what a loop over it does."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from covpool.kernels import isqrt, sqrtm
+from kernels.conftest import replace
 from kernels.oracles import randn
 
 
@@ -30,3 +34,24 @@ def test_arguments_that_are_not_mapped_are_repeated() -> None:
     mapped = torch.func.vmap(lambda h: sqrtm.backward(s, h, 3, True, "tf32"))(g)
     for value, h in zip(mapped, g, strict=True):
         assert torch.equal(value, sqrtm.backward(s, h, 3, True, "tf32"))
+
+
+def test_more_items_than_a_launch_takes_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = randn(5, 1, 9, 5)
+    options = ("dual", 3, True, "tf32")
+    expected = isqrt.forward(x.squeeze(1), None, *options)
+    replace(monkeypatch, "LARGEST_BATCH", 2)
+    batches = []
+    monkeypatch.setattr(isqrt, "forward_dual", record_batches(isqrt.forward_dual, batches))
+    mapped = torch.func.vmap(lambda x: isqrt.forward(x, None, *options))(x)
+    assert batches == [2, 2, 1]
+    for ours, theirs in zip(mapped, expected, strict=True):
+        assert torch.equal(ours.squeeze(1), theirs if theirs.numel() else ours.squeeze(1))
+
+
+def record_batches(operation: Callable[..., Any], batches: list[int]) -> Callable[..., Any]:
+    def run(x: torch.Tensor, *rest: Any) -> Any:
+        batches.append(len(x))
+        return operation(x, *rest)
+
+    return run

@@ -1,9 +1,19 @@
 """Which back-end and precision are chosen: pure functions."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
-from covpool.ops._backend import LARGEST_ORDER, choose_backend, kernel_form, kernels_serve, matmul_precision
+from covpool.ops._backend import (
+    LARGEST_ORDER,
+    NEWER_SETTING,
+    choose_backend,
+    kernel_form,
+    kernels_serve,
+    matmul_precision,
+)
 
 
 def test_kernels_serve_what_they_know() -> None:
@@ -48,3 +58,20 @@ def test_precision_follows_autocast_and_torchs_setting() -> None:
         assert matmul_precision(x, None) == "tf32"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_torchs_newer_setting_is_read_too_and_compiled() -> None:
+    if not NEWER_SETTING:
+        pytest.skip("torch has no fp32_precision yet")
+    program = """
+import torch
+from covpool.ops import isqrt_covariance
+from covpool.ops._backend import matmul_precision
+from covpool.bench.record import environment
+x = torch.randn(2, 9, 4)
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+print(matmul_precision(x, None), environment(x.device, 0)["matmul_precision"])
+print(torch.compile(isqrt_covariance, fullgraph=True, backend="eager")(x).shape)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "tf32 high\ntorch.Size([2, 4, 4])\n"

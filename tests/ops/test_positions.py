@@ -23,6 +23,14 @@ def test_weights_sum_to_one() -> None:
     np.testing.assert_allclose(w, WEIGHTS.numpy() / WEIGHTS.numpy().sum(1, keepdims=True))
 
 
+def test_the_sum_of_half_precision_weights_does_not_overflow() -> None:
+    x = X.half()
+    _, w = keep_positions(x, None, torch.full((2, 5), 40000.0))
+    assert w is not None and w.dtype == torch.float16 and torch.equal(w, torch.full_like(w, 0.2))
+    _, wide = keep_positions(x, None, WEIGHTS, torch.float32)
+    np.testing.assert_allclose(wide, WEIGHTS.numpy() / WEIGHTS.numpy().sum(1, keepdims=True), rtol=1e-6)
+
+
 def test_mask_zeroes_features_and_weights() -> None:
     poisoned = torch.where(MASK[..., None], X, torch.nan)
     x, w = keep_positions(poisoned, MASK, None)

@@ -105,7 +105,7 @@ def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
 
 
 def operations() -> dict[str, Comparison]:
-    """Every operation of covpool.ops, each against the obvious way of writing it."""
+    """The operations that a pool spends its time in, each against the obvious way of writing it."""
     return {
         "covariance": Comparison({"explicit J": _explicit_covariance, "covpool": ops.covariance}, _explicit_covariance),
         "sqrtm_newton_schulz": Comparison(

@@ -15,6 +15,13 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a path whose ending is no kind of picture that can be drawn."""
+    kinds = require("matplotlib.figure", "plots").Figure().canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise ValueError(f"a picture must end in one of {', '.join(sorted(kinds))}; got {str(path)!r}")
+
+
 def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
     """One panel per dimension that varies in the "curves" suite, the others at their usual value; a line per way.
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from covpool.ops._backend import tf32_allowed
+
 
 @dataclass
 class Record:
@@ -49,7 +51,7 @@ def environment(device: torch.device, seed: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if cuda else f"{platform.machine()} CPU",
         "threads": None if cuda else torch.get_num_threads(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": "high" if tf32_allowed() else "highest",
         "seed": seed,
         "command": " ".join(["covpool", *sys.argv[1:]]),
     }

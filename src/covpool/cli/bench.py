@@ -1,5 +1,6 @@
 """`covpool bench`: speed and error, side by side."""
 
+import math
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -14,9 +15,10 @@ from rich.table import Table
 from covpool._check import check_choice
 from covpool.bench import SUITES, Record, measure_model, run_suite, write_records
 from covpool.bench.loading import measure_loading
-from covpool.bench.plots import plot_curves, plot_throughput, read_records
+from covpool.bench.plots import check_picture, plot_curves, plot_throughput, read_records
 from covpool.bench.record import environment
 from covpool.bench.steps import HEADS
+from covpool.cli.device_option import chosen_device
 
 
 def bench(
@@ -27,9 +29,9 @@ def bench(
     seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
     model: Annotated[str, typer.Option(help="time training steps of this backbone with every head instead")] = "",
     batch: Annotated[
-        list[int] | None, typer.Option(help="images per training step, 128 if not given; several for a curve")
+        list[int] | None, typer.Option(min=1, help="images per training step, 128 if not given; several for a curve")
     ] = None,
-    size: Annotated[int, typer.Option(help="of the images of a training step")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="of the images of a training step")] = 224,
     head: Annotated[
         list[str] | None,
         typer.Option(help=f"pools whose training steps are timed, {', '.join(HEADS)} if not given"),
@@ -45,16 +47,20 @@ def bench(
         Path | None, typer.Option(help="draw the curves of the file given by --json into this picture")
     ] = None,
 ) -> None:
-    """Time every operation and pool, forward and backward, with its error against float64 beside it."""
-    if plot is not None and json is None:
-        raise typer.BadParameter("--plot draws what --json keeps: give both")
+    """Time operations and pools, forward and backward, with their error against float64 beside it."""
     for suite in suites or ():
         if suite not in SUITES:
             raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
+    if not 0 < seconds < math.inf:
+        raise typer.BadParameter(f"--seconds must be a positive number; got {seconds}")
+    if plot is not None:
+        _check_plot(plot, json, drawn=not data if model else "curves" in (suites or SUITES))
+    if json is not None:
+        write_records(json, [], {})  # a path that cannot be written is noticed now
     if matmul_precision:
         check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
         torch.set_float32_matmul_precision(matmul_precision)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = torch.device(chosen_device(device))
     where = environment(place, seed)
     console = Console()
     console.print(f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
@@ -80,6 +86,15 @@ def bench(
     if plot is not None and json is not None:
         (plot_throughput if model else plot_curves)(read_records(json), plot)
         console.print(f"plot: {plot}")
+
+
+def _check_plot(plot: Path, json: Path | None, drawn: bool) -> None:
+    """Refuse what could not be drawn in the end: before anything is measured."""
+    if json is None:
+        raise typer.BadParameter("--plot draws what --json keeps: give both")
+    if not drawn:
+        raise typer.BadParameter("--plot draws the suite 'curves', or training steps (--model without --data)")
+    check_picture(plot)
 
 
 def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:

@@ -29,7 +29,7 @@ TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
 @triton.jit
 def load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED: tl.constexpr, BN: tl.constexpr):
-    """Features of some positions and channels, where they are inside, and the weights of the positions, or 1."""
+    """Features of some positions and channels, where they are inside, and the weights of the positions."""
     rows = start + tl.arange(0, BN)
     inside = (rows[:, None] < n) & (channels[None, :] < c)
     tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
@@ -37,17 +37,24 @@ def load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGH
     if WEIGHTED:
         weights = tl.load(w + image * n + rows, mask=rows < n, other=0.0)[:, None]
     else:
-        weights = 1.0
+        weights = 1.0 / n
     return tile, inside, weights
+
+
+@triton.jit
+def deviation(tile, average, rest):
+    """Features minus their mean in two parts. What rounding alone leaves of equal features counts as zero."""
+    left = tile - average[None, :] - rest[None, :]
+    return tl.where(tl.abs(left) <= 1e-6 * tl.abs(rest)[None, :], 0.0, left)
 
 
 @triton.jit
 def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, blocks,
                    WEIGHTED: tl.constexpr, WHOLE: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr):
-    """Per channel the weighted mean over positions; per block of channels the weighted sum of squares about it.
+    """Per channel the weighted mean over positions in two parts; per block of channels the variance.
 
-    The mean is taken first and subtracted before squaring, so large means cost no accuracy. WHOLE: all positions are
-    held at once, and loaded once.
+    The second part is what rounding took from the first: the mean of the features minus the first. So means that are
+    large beside the deviations cost no accuracy. WHOLE: all positions are held at once, and loaded once.
     """
     image = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -60,20 +67,23 @@ def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, bloc
             more, _, its = load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
             total += more * its
     average = tl.sum(total, 0)
-    if not WEIGHTED:
-        average = average / n
-    tl.store(mean + image * c + channels, average, mask=channels < c)
-    centred = tl.where(inside, tile - average[None, :], 0.0)
-    square = centred * centred * weights
+    total = tl.where(inside, tile - average[None, :], 0.0) * weights
     if not WHOLE:
         for start in range(BN, n, BN):
             more, where, its = load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
-            centred = tl.where(where, more - average[None, :], 0.0)
-            square += centred * centred * its
-    result = tl.sum(tl.sum(square, 1), 0)
-    if not WEIGHTED:
-        result = result / n
-    tl.store(squares + image * blocks + block, result)
+            total += tl.where(where, more - average[None, :], 0.0) * its
+    rest = tl.sum(total, 0)
+    tile = tl.where(inside, deviation(tile, average, rest), 0.0)
+    square = tile * tile * weights
+    if not WHOLE:
+        for start in range(BN, n, BN):
+            more, where, its = load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED, BN)
+            more = tl.where(where, deviation(more, average, rest), 0.0)
+            square += more * more * its
+    mean += image * (2 * c) + channels
+    tl.store(mean, average, mask=channels < c)
+    tl.store(mean + c, rest, mask=channels < c)
+    tl.store(squares + image * blocks + block, tl.sum(tl.sum(square, 1), 0))
 
 
 @triton.jit
@@ -104,8 +114,9 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
         tl.store(scales + image, tl.sqrt(t) * factor if COMPENSATED else t * 0.0 + factor)
     tile = tl.load(x + image * stride_b + rows[:, None].to(tl.int64) * stride_n
                    + channels[None, :].to(tl.int64) * stride_c, mask=inside, other=0.0).to(tl.float32)
-    average = tl.load(mean + image * c + channels, mask=channels < c, other=0.0)
-    tile = tile - average[None, :]
+    mean += image * (2 * c) + channels
+    average = tl.load(mean, mask=channels < c, other=0.0)
+    tile = deviation(tile, average, tl.load(mean + c, mask=channels < c, other=0.0))
     if WEIGHTED:
         tile = tile * tl.sqrt(tl.load(w + image * n + rows, mask=rows < n, other=0.0))[:, None] * scale
     else:
@@ -170,13 +181,13 @@ class Features:
     """Features with their moments, ready to be centred and scaled into operands."""
 
     def __init__(self, x: Tensor, w: Tensor | None, m: Mode, moments: tuple[Tensor, Tensor] | None = None) -> None:
-        self.x, self.w, self.mode = x, w, m
+        self.x, self.w, self.mode = x, None if w is None else w.contiguous(), m
         self.b, self.n, self.c = x.shape
         self.blocks = triton.cdiv(self.c, MOMENT_CHANNELS)
         self.mean, self.squares = moments or self._moments()
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        mean = self.x.new_empty(self.b, self.c, dtype=torch.float32)
+        mean = self.x.new_empty(self.b, 2, self.c, dtype=torch.float32)
         squares = self.x.new_empty(self.b, self.blocks, dtype=torch.float32)
         whole = self.n <= MOST_POSITIONS
         held = triton.next_power_of_2(self.n) if whole else MOMENT_POSITIONS

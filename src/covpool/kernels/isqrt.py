@@ -167,7 +167,7 @@ def _(
     return (
         x.new_empty(b, triangle(c), dtype=moments),
         a,
-        x.new_empty(b, c, dtype=moments),
+        x.new_empty(b, 2, c, dtype=moments),
         x.new_empty(b, blocks, dtype=moments),
     )
 

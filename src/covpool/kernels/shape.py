@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from covpool.kernels.gpu import MUCH
 
+LARGEST_BATCH = 65535  # of a launch's second axis
+
 
 @dataclass(frozen=True)
 class Tiling:

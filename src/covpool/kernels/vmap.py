@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from covpool.kernels import shape
 
 
 def fold_vmap(operation: Any, outputs: int) -> None:
@@ -26,7 +29,18 @@ def fold_vmap(operation: Any, outputs: int) -> None:
         def unfold(value: Tensor) -> Tensor:
             return value.unflatten(0, (size, -1)) if value.numel() else value.expand(size, *value.shape)
 
-        result = operation(*(fold(value, dim) for value, dim in zip(args, in_dims, strict=True)))
+        results = _in_parts(operation, [fold(value, dim) for value, dim in zip(args, in_dims, strict=True)])
         if outputs == 1:
-            return unfold(result), 0
-        return tuple(unfold(value) for value in result), (0,) * outputs
+            return unfold(results[0]), 0
+        return tuple(unfold(value) for value in results), (0,) * outputs
+
+
+def _in_parts(operation: Any, args: list[Any]) -> tuple[Tensor, ...]:
+    """The outputs for a batch of any size, as many items at a time as a launch takes."""
+    batch = max(len(value) for value in args if isinstance(value, Tensor))
+    parts = []
+    for start in range(0, max(batch, 1), shape.LARGEST_BATCH):
+        items = slice(start, start + shape.LARGEST_BATCH)
+        result = operation(*(value[items] if isinstance(value, Tensor) else value for value in args))
+        parts.append((result,) if isinstance(result, Tensor) else result)
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(values) for values in zip(*parts, strict=True))

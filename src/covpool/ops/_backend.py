@@ -9,12 +9,12 @@ from torch import Tensor
 
 from covpool.kernels.gpu import ENOUGH, shared_memory
 from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
-from covpool.kernels.shape import padded, tiling
+from covpool.kernels.shape import LARGEST_BATCH, padded, tiling
 
 Backend = Literal["torch", "triton"]
 
 TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
-LARGEST_BATCH = 65535  # of a launch's second axis
+NEWER_SETTING = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # from torch 2.9 on
 LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's products do as well
 
 
@@ -57,7 +57,19 @@ def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
     if asked is not None:
         return asked
     inside = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
-    return "tf32" if inside or torch.backends.cuda.matmul.allow_tf32 else "float32"
+    return "tf32" if inside or tf32_allowed() else "float32"
+
+
+def tf32_allowed() -> bool:
+    """Whether torch's setting for products on a GPU is TF32; its older name may not be read after the newer was set."""
+    settings = torch.backends.cuda.matmul
+    if NEWER_SETTING:
+        return bool(settings.fp32_precision == "tf32")
+    return bool(settings.allow_tf32)
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler, which takes a second and triton.
+tf32_allowed._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def exporting() -> bool:

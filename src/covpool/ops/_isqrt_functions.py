@@ -22,7 +22,7 @@ from covpool.ops._isqrt_forms import (
 from covpool.ops._precision import outside_autocast
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from covpool.ops.symmetric import symmetrize
-from covpool.ops.vech import unvech, vech
+from covpool.ops.vech import from_triangle, vech
 
 
 def _constant_weights(differentiated: bool) -> None:
@@ -140,7 +140,8 @@ class ByKernels(Differentiable):
         form, iterations, postcomp, precision = ctx.options
         with outside_autocast(g):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                dx = adjoint(x.float(), w, torch.triu(unvech(g)), form, iterations, "trace", postcomp).to(x.dtype)
+                upper = torch.triu(from_triangle(g, x.shape[-1]))
+                dx = adjoint(x.float(), w, upper, form, iterations, "trace", postcomp).to(x.dtype)
             else:
                 from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 

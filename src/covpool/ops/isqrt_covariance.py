@@ -19,7 +19,7 @@ from covpool.ops.sqrtm_newton_schulz import (
     check_iteration,
     sqrtm_newton_schulz,
 )
-from covpool.ops.vech import unvech, vech
+from covpool.ops.vech import from_triangle, vech
 
 Form = Literal["primal", "dual", "spectral"]
 
@@ -85,7 +85,14 @@ def isqrt_covariance(
     with outside_autocast(x):
         if _is_plain(weights, form):
             sigma = covariance(x, mask=mask, weights=weights)
-            z = sqrtm_newton_schulz(sigma, iterations=iterations, prenorm=prenorm, postcomp=postcomp)
+            z = sqrtm_newton_schulz(
+                sigma,
+                iterations=iterations,
+                prenorm=prenorm,
+                postcomp=postcomp,
+                backend=backend,
+                precision=product_precision,
+            )
             return vech(z) if vectorize else z
         n, c = x.shape[-2:]
         order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
@@ -95,13 +102,13 @@ def isqrt_covariance(
         check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
         if chosen_backend == "torch":
             x = at_least_float32(x)
-        x, w = keep_positions(x, mask, weights)
+        x, w = keep_positions(x, mask, weights, torch.promote_types(x.dtype, torch.float32))
         lead = x.shape[:-2]
         x = x.reshape(-1, n, c)
-        w = None if w is None else at_least_float32(w).reshape(-1, n)
+        w = None if w is None else w.reshape(-1, n)
         if chosen_backend == "triton":
             z = _by_kernels(x, w, chosen, iterations, postcomp, product_precision)
-            return z.reshape(*lead, -1) if vectorize else unvech(z).reshape(*lead, c, c)
+            return z.reshape(*lead, c * (c + 1) // 2) if vectorize else from_triangle(z, c).reshape(*lead, c, c)
         if chosen == "spectral":
             k, t = normalized(scaled(x.detach(), None if w is None else w.detach()), prenorm)
             z = ByEigenvalues.call(x, w, *decompose(k), t, iterations, prenorm, postcomp)

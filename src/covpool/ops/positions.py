@@ -10,26 +10,29 @@ def keep_positions(
     x: Tensor,  # (..., n, c)
     mask: Tensor | None,  # (..., n) bool, True = keep
     weights: Tensor | None,  # (..., n)
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # (..., n, c), (..., n)
     """Zero the masked positions of x and return the weights of all positions, which sum to one; None = uniform.
 
-    Whatever stands at a masked position, NaN included, has no influence. An empty mask gives weights zero.
+    Whatever stands at a masked position, NaN included, has no influence. An empty mask gives weights zero. Their sum is
+    taken in float32 at least, where it does not overflow; `dtype` is that of the weights returned, by default x's.
     """
     if mask is None and weights is None:
         return x, None
     if weights is not None:
         check_positions("weights", weights, x.shape[:-1])
+    wide = torch.promote_types(x.dtype, torch.float32)
     if mask is not None:
         check_positions("mask", mask, x.shape[:-1])
-        kept = mask.to(x.dtype)
-        w = kept if weights is None else torch.where(mask, weights.to(x.dtype), 0)
+        kept = mask.to(wide)
+        w = kept if weights is None else torch.where(mask, weights.to(wide), 0)
         x = torch.where(mask.unsqueeze(-1), x, 0)
     else:
         assert weights is not None
-        w = weights.to(x.dtype)
+        w = weights.to(wide)
     total = w.sum(-1, keepdim=True)
     nothing = total == 0
-    return x, torch.where(nothing, 0, w / torch.where(nothing, 1, total))
+    return x, torch.where(nothing, 0, w / torch.where(nothing, 1, total)).to(dtype or x.dtype)
 
 
 def mean(

@@ -55,11 +55,19 @@ def unvech(
     c = (math.isqrt(8 * length + 1) - 1) // 2
     if length < 1 or c * (c + 1) // 2 != length:
         raise ValueError(f"`z` must have shape (..., c (c + 1) / 2), as 1, 3, 6, 10, ...; got {tuple(z.shape)}")
-    rows, columns = _upper_positions(c, z.device)
     if scale_offdiagonal:
-        z = z / _offdiagonal_scale(rows, columns, z)
+        z = z / _offdiagonal_scale(*_upper_positions(c, z.device), z)
+    return from_triangle(z, c)
+
+
+def from_triangle(
+    z: Tensor,  # (..., c (c + 1) / 2)
+    c: int,
+) -> Tensor:  # (..., c, c)
+    """`unvech` for a known c, which a compiler with symbolic sizes could not find from the length."""
+    rows, columns = _upper_positions(c, z.device)
     place = torch.empty(c, c, dtype=torch.long, device=z.device)
-    place[rows, columns] = place[columns, rows] = torch.arange(length, device=z.device)
+    place[rows, columns] = place[columns, rows] = torch.arange(z.shape[-1], device=z.device)
     return z.index_select(-1, place.flatten()).unflatten(-1, (c, c))
 
 
