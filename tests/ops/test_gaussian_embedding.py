@@ -195,6 +195,26 @@ def test_weights(kind: Kind) -> None:
     assert_gradient(lambda w: gaussian_embedding(features(2, 6, 3), kind=kind, weights=w), WEIGHTS)
 
 
+@pytest.mark.parametrize("options", [{}, {"mask": MASK}, {"weights": WEIGHTS}], ids=["all", "mask", "weights"])
+@pytest.mark.parametrize("c", [3, 9])
+def test_the_dual_form_is_the_primal_one(c: int, options: dict[str, Tensor]) -> None:
+    x = features(2, 6, c)
+    for form in ("primal", "dual"):
+        assert_gradient(lambda x, form=form: gaussian_embedding(x, form=form, **options), x)
+    primal = gaussian_embedding(x, form="primal", **options)
+    torch.testing.assert_close(gaussian_embedding(x, form="dual", **options), primal)
+    torch.testing.assert_close(gaussian_embedding(x, **options), primal)
+
+
+@pytest.mark.parametrize(("form", "largest"), [("primal", 1e-4), ("dual", 1e-5)])
+def test_eps_is_not_taken_for_round_off_in_float32(form: str, largest: float) -> None:
+    x = features(1, 49, 128)
+    exact = value_and_gradient(lambda x: gaussian_embedding(x, form="primal"), x)
+    ours = value_and_gradient(lambda x: gaussian_embedding(x, form=form), x.float())  # type: ignore[arg-type]
+    for value, expected in zip(ours, exact, strict=True):
+        assert relative_error(value, expected) <= largest
+
+
 def test_cholesky_of_half_precision_features_of_the_largest_size() -> None:
     x = (features(2, 5, 16).sign() * 6e4).half()
     z = gaussian_embedding(x, kind="cholesky")
@@ -212,6 +232,8 @@ def test_refusals_name_what_came() -> None:
         gaussian_embedding(x, solver="svd")  # type: ignore[arg-type]
     with refuses(ValueError, "`eps`", "negative", "-1"):
         gaussian_embedding(x, eps=-1)
+    with refuses(ValueError, "`form`", "kind 'sqrt'", "'log'"):
+        gaussian_embedding(x, kind="log", form="dual")
     with refuses(ValueError, "`iterations`", "positive integer", "0"):
         gaussian_embedding(x, solver="newton_schulz", iterations=0)
     with refuses(ValueError, "`mask`", "(2, 6)", "(2, 5)"):

@@ -6,13 +6,18 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_features
+from covpool.ops._backend import exporting
 from covpool.ops._precision import full_precision
+from covpool.ops._product import product
+from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops._spectral import eps_of
 from covpool.ops.covariance import covariance
 from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.positions import keep_positions, mean
+from covpool.ops.powm_covariance import Form, choose_form
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
+from covpool.ops.symmetric import symmetrize
 
 Kind = Literal["sqrt", "calvo", "lovric", "nakayama", "log", "cholesky"]
 KINDS: tuple[Kind, ...] = ("sqrt", "calvo", "lovric", "nakayama", "log", "cholesky")
@@ -29,6 +34,7 @@ def gaussian_embedding(
     iterations: int = 5,
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
+    form: Form | Literal["auto"] = "auto",
 ) -> Tensor:  # (..., c + 1, c + 1) or (..., c, c + 1)
     """The Gaussian N(mu, Sigma) of features as a matrix, from Y = [[Sigma + mu mu^T, mu], [mu^T, 1]].
 
@@ -41,6 +47,9 @@ def gaussian_embedding(
         solver: of "sqrt": eigen-decomposition, or Newton-Schulz with `iterations` steps.
         iterations: see `solver`.
         mask, weights: see `covariance`; an empty mask gives zeros.
+        form: of "sqrt" by eigen-decomposition with eps > 0: "primal" decomposes Y + eps I, "dual" the n x n Gram matrix
+            of the same features; both give the same result, and "auto" takes the smaller. As in `powm_covariance` only
+            "primal" has a derivative in weights that are zero.
 
     Shape: (..., n, c) -> (..., c + 1, c + 1), for "nakayama" (..., c, c + 1).
 
@@ -52,8 +61,12 @@ def gaussian_embedding(
     """
     check_features(x)
     check_options(kind, eps, solver)
+    check_choice("form", form, ("auto", "primal", "dual"))
     empty = _nothing_kept(x, mask, weights)
-    z = _embed(x, kind, eps, solver, iterations, mask, weights)
+    if _goes_dual(x, kind, eps, solver, weights, form):
+        z = _dual_root(x, eps, mask, weights)
+    else:
+        z = _embed(x, kind, eps, solver, iterations, mask, weights)
     return z if empty is None else torch.where(empty, 0, z)
 
 
@@ -85,8 +98,33 @@ def _embed(
     if kind == "lovric":
         log_determinant = logm_eigh(y, eps=eps).diagonal(dim1=-2, dim2=-1).sum(-1)
         return _plus_eps(y, eps) * torch.exp(-log_determinant / y.shape[-1])[..., None, None]
-    y = _plus_eps(y, eps)
-    return powm_eigh(y, 0.5) if solver == "eigh" else sqrtm_newton_schulz(y, iterations=iterations)
+    if solver == "newton_schulz":
+        return sqrtm_newton_schulz(_plus_eps(y, eps), iterations=iterations)
+    return _root(y, eps)
+
+
+def _root(y: Tensor, eps: float) -> Tensor:
+    """(Y + eps I)^(1/2). No eigenvalue is below eps: only half of that is round-off, and without eps the rank tells."""
+    return powm_eigh(_plus_eps(y, eps), 0.5, eps=eps / 2 if eps > 0 else "rank")
+
+
+def _goes_dual(x: Tensor, kind: Kind, eps: float, solver: Solver, weights: Tensor | None, form: str) -> bool:
+    known = kind == "sqrt" and solver == "eigh" and eps > 0
+    if form == "dual" and not known:
+        raise ValueError(f"`form` 'dual' needs kind 'sqrt', solver 'eigh' and eps > 0; got {kind!r}, {solver!r}, {eps}")
+    n, c = x.shape[-2:]
+    weight_gradient = weights is not None and weights.requires_grad
+    chosen = choose_form(n, c + 1, weight_gradient, exporting()) if form == "auto" else form
+    return known and chosen == "dual"
+
+
+def _dual_root(x: Tensor, eps: float, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+    """(B^T B + eps I)^(1/2) = sqrt(eps) I + B^T (R + sqrt(eps) I)^-1 B, R = (B B^T + eps I)^(1/2), Y = B^T B."""
+    x, w = keep_positions(x, mask, weights)
+    b = torch.cat((x, torch.ones_like(x[..., :1])), -1)
+    b = b * x.shape[-2] ** -0.5 if w is None else b * w.sqrt().unsqueeze(-1)
+    inverse, _ = spd_inverse(_plus_eps(_root(product(b, b.mT), eps), eps**0.5))
+    return _plus_eps(symmetrize(product(b.mT, product(inverse, b))), eps**0.5)
 
 
 def _plus_eps(a: Tensor, eps: float | Tensor) -> Tensor:
