@@ -11,6 +11,7 @@ from covpool import ops
 from covpool.kernels.precision import PRECISIONS
 from covpool.ops import reference
 
+EXACT_ROOT = "exact root, covpool eigh"
 Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything
 
 
@@ -64,6 +65,8 @@ def _isqrt_autograd(x: Tensor) -> Tensor:
 def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True) -> Comparison:
     """iSQRT-COV from features to the vector, N = 5: the paper's equations, plain autograd, and ours.
 
+    Beside them the exact root by eigen-decomposition, which has an oracle of its own.
+
     Args:
         device_type: "cpu" compares the forms, "cuda" the precisions of the kernels.
         compiled: also torch.compile of plain autograd.
@@ -86,7 +89,10 @@ def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True)
         ways |= {"covpool": ours()} | {f"covpool {form}": ours(form=form) for form in ("primal", "dual", "spectral")}
     if not dual:
         ways.pop("covpool dual", None)
-    return Comparison(ways, vector(_isqrt_autograd))
+    oracles = dict.fromkeys(ways, vector(_isqrt_autograd))
+    ways[EXACT_ROOT] = vector(lambda x: ops.powm_covariance(x, 0.5))
+    oracles[EXACT_ROOT] = vector(lambda x: _autograd_power(x, 0.5))
+    return Comparison(ways, oracles)
 
 
 def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
