@@ -35,10 +35,18 @@ def test_a_picture_is_rgb_whatever_the_file(tmp_path: Path) -> None:
 
 def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     grey = np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000
-    for name in ("grey.png", "grey.tif"):
+    for name in ("grey.png", "grey.tif", "grey.pgm"):
         Image.fromarray(grey).save(tmp_path / name)
         found = np.asarray(Images([tmp_path / name], [0], ("one",)).load(0))
         assert np.array_equal(found, np.dstack([(grey / 65536 * 256).astype(np.uint8)] * 3))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float32])
+def test_numbers_of_which_nobody_knows_the_white_are_refused(kind: type, tmp_path: Path) -> None:
+    path = tmp_path / "grey.tif"
+    Image.fromarray(np.ones((3, 4), kind)).save(path)
+    with pytest.raises(BrokenImage, match=r"grey.tif cannot be read \(TIFF in PIL's mode . has no known range"):
+        Images([path], [0], ("one",)).load(0)
 
 
 def test_a_palette_with_transparency_is_read_without_a_warning(tmp_path: Path) -> None:

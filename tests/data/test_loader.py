@@ -1,4 +1,4 @@
-"""Workers and the terminal: Ctrl-C ends a loading process and its workers, and the parent alone answers it."""
+"""Workers: Ctrl-C ends them with their parent, who alone answers it, and what they complain of arrives unchanged."""
 
 import os
 import signal
@@ -6,10 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
-from covpool.data.loader import Keys, collate
-from covpool.data.samples import Sample
+from covpool.data.batches import TestBatches, TrainBatches
+from covpool.data.loader import Attempts, Keys, collate
+from covpool.data.mistakes import is_ours
+from covpool.data.options import Augment, Data
+from covpool.data.samples import Sample, Samples
+from covpool.data.sets import open_data
 from data import trees
 
 PROGRAM = """
@@ -61,3 +66,30 @@ def test_collating_keeps_order_and_reasons() -> None:
     x, y, index, reasons = collate(samples)
     assert x[:, 0, 0, 0].tolist() == [0, 1, 2] and y.tolist() == [10, 11, 12] and index.tolist() == [0, 1, 2]
     assert reasons == ["", "cut off", ""]
+
+
+def test_the_first_error_among_samples_takes_the_place_of_the_batch() -> None:
+    sample, errors = Sample(torch.zeros(3, 2, 2), 0, 0, ""), [ValueError("one"), ValueError("two")]
+    assert collate([sample, *errors]) is errors[0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_mistake_that_a_worker_finds_is_told_in_the_same_words(workers: int, tmp_path: Path) -> None:
+    data = Data(root=str(trees.make_folder(tmp_path)), workers=workers, broken="skip")
+    splits = open_data(data)
+    with pytest.raises(
+        ValueError, match=r"^ten crops of 64 pixels need pictures at least as large; got 32 x "
+    ) as caught:
+        list(TestBatches(splits.test, Augment(size=64, resize=()), data, batch_size=2, crops=10))
+    assert is_ours(caught.value)
+    for path in splits.train.paths:
+        trees.break_picture(path)
+    with pytest.raises(ValueError, match=r"^none of the 12 pictures can be read") as caught:
+        next(TrainBatches(splits.train, Augment(size=16), data, batch_size=2).epoch(0))
+    assert is_ours(caught.value)
+
+
+def test_a_fault_of_the_program_is_left_to_torch(tmp_path: Path) -> None:
+    images = open_data(Data(root=str(trees.make_folder(tmp_path)))).train
+    with pytest.raises(ValueError, match="invalid literal"):
+        Attempts(Samples(images, lambda _: torch.zeros(int("a fault"))))[0, 0]

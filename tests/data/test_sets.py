@@ -7,6 +7,7 @@ import pytest
 import torchvision.datasets as tv
 
 from covpool.data.images import UNKNOWN, Images
+from covpool.data.mistakes import is_ours
 from covpool.data.options import Data
 from covpool.data.sets import SETS, open_data
 from data import trees
@@ -181,6 +182,133 @@ def test_a_class_that_only_a_list_knows_is_named(tmp_path: Path) -> None:
         classes.write("4 004.Dodo\n")
     with pytest.raises(ValueError, match="has none of Dodo"):
         open_data(Data(name="cub", root=str(tmp_path)))
+
+
+CUB, AIRCRAFT, CARS = "CUB_200_2011", "fgvc-aircraft-2013b/data", "stanford_cars"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new", "message"),
+    [
+        (
+            "cub",
+            f"{CUB}/images.txt",
+            "2 001",
+            "x 001",
+            r"images.txt, line 2: expected a number and .*; got 'x 001.Bird",
+        ),
+        ("cub", f"{CUB}/classes.txt", "1 001.Bird_0", "1", "classes.txt, line 1: expected .*; got '1':"),
+        ("cub", f"{CUB}/image_class_labels.txt", "5 2", "5 99", r"labels.txt, line 5: expected .* class.*; got '5 99'"),
+        (
+            "cub",
+            f"{CUB}/image_class_labels.txt",
+            "5 2",
+            "",
+            r"of the 12 pictures .* it lacks 1, .* 5 \(002.Bird_1/Bird",
+        ),
+        (
+            "cub",
+            f"{CUB}/train_test_split.txt",
+            "12 0",
+            "",
+            r"split.txt must have .* it lacks 1, .* 12 \(003.Bird_2/Bird",
+        ),
+        (
+            "cub",
+            f"{CUB}/train_test_split.txt",
+            "12 0",
+            "12 7",
+            r"split.txt, line 12: expected .*0 \(test\); got '12 7'",
+        ),
+        (
+            "aircraft",
+            f"{AIRCRAFT}/variants.txt",
+            "F-16A/B",
+            "F-17",
+            r"_train.txt, line 3: .* variants.txt; got '.* F-16",
+        ),
+        (
+            "aircraft",
+            f"{AIRCRAFT}/images_variant_val.txt",
+            " F-16A/B",
+            "",
+            "_val.txt, line 3: expected a picture and its",
+        ),
+        ("cars", f"{CARS}/devkit/cars_meta.mat", None, "x", "cars_meta.mat must hold .* class_names; reading it gave"),
+        (
+            "cars",
+            f"{CARS}/devkit/cars_train_annos.mat",
+            None,
+            "x" * 500,
+            "annos.mat must hold .* annotations .*; reading",
+        ),
+        (
+            "places365",
+            "places365_val.txt",
+            "03.jpg 1",
+            "03.jpg 55",
+            r"_val.txt, line 4: expected .*; got '.*03.jpg 55'",
+        ),
+        ("places365", "categories_places365.txt", "field 0", "field", "365.txt, line 1: expected the name and the num"),
+        (
+            "imagenet",
+            "meta.bin",
+            None,
+            "x",
+            "meta.bin must hold torchvision's names .*, or be removed; reading it gave",
+        ),
+        ("inat2018", "train2018.json", "]", "", r"train2018.json must hold JSON; reading it gave .*line 1 column"),
+        (
+            "inat2018",
+            "val2018.json",
+            '_id": 1}',
+            '_id": 77}',
+            r"val2018.json must give .* 3 categories; got 77 for pic",
+        ),
+        (
+            "inat2018",
+            "val2018.json",
+            "file_name",
+            "name",
+            "val2018.json must hold images with .*; reading it gave KeyErr",
+        ),
+        (
+            "inat2018",
+            "train2018.json",
+            "categories",
+            "x",
+            "train2018.json must hold categories with .*; reading it gave",
+        ),
+        (
+            "inat2018",
+            "train2018.json",
+            "annotations",
+            "x",
+            "every training picture must have a class; .* none to .*1.jpg",
+        ),
+    ],
+)
+def test_a_damaged_list_is_named_with_the_place(
+    name: str, file: str, old: str | None, new: str, message: str, tmp_path: Path
+) -> None:
+    place = MAKERS[name](tmp_path) / file
+    if old is None:
+        place.write_text(new)
+    else:
+        assert old in place.read_text()
+        place.write_text(place.read_text().replace(old, new, 1))
+    with pytest.raises(ValueError, match=message) as caught:
+        open_data(Data(name=name, root=str(tmp_path)))
+    assert is_ours(caught.value)
+
+
+def test_a_car_of_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
+    root = trees.make_cars(tmp_path, classes=4)
+    trees.make_cars(tmp_path / "fewer", classes=3)
+    meta = Path("stanford_cars", "devkit", "cars_meta.mat")
+    (tmp_path / "fewer" / meta).replace(root / meta)
+    with pytest.raises(ValueError, match=r"train_annos.mat must have classes from 1 to 3; got 4 for 00004.jpg"):
+        open_data(Data(name="cars", root=str(root)))
 
 
 def test_a_folder_without_classes_or_pictures_is_refused(tmp_path: Path) -> None:

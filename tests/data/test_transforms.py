@@ -59,6 +59,8 @@ def test_ten_crops_are_corners_and_centre_and_the_same_of_the_mirror_image() -> 
         np.testing.assert_allclose(x[i].numpy(), expected(source.crop((left, top, left + 16, top + 16))), atol=1e-6)
     with pytest.raises(ValueError, match="ten crops of 16 pixels need pictures at least as large; got 9 x 30"):
         transforms.test_transform(Augment(size=16, resize=()), crops=10)(picture(30, 9))
+    with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before a picture is read
+        transforms.test_transform(Augment(size=16, resize=(12, 20)), crops=10)
 
 
 def test_a_random_crop_is_some_part_of_the_resized_picture_or_of_its_mirror_image() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import typer
 
+from covpool.data.mistakes import is_ours
+
 MISTAKE, INTERRUPTED = 2, 130  # exit codes; 130 is what shells give to Ctrl-C
 
 
@@ -26,17 +28,9 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
             typer.echo("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-            if os.environ.get("COVPOOL_TRACEBACK") or not (isinstance(error, OSError) or _is_ours(error)):
+            if os.environ.get("COVPOOL_TRACEBACK") or not (isinstance(error, OSError) or is_ours(error)):
                 raise
             typer.echo(f"covpool: {error}", err=True)
             raise typer.Exit(MISTAKE) from error
 
     return run
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether it was raised in a file of covpool."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "covpool"

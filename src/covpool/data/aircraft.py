@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from covpool.data.images import Images, Paths
+from covpool.data.lists import entries, pair, rows
 from covpool.data.options import Data
-from covpool.data.place import PART_NAMES, Parts, base, rows
+from covpool.data.place import PART_NAMES, Parts, base
 
 
 def parts(root: Path, data: Data) -> Parts:
@@ -15,9 +16,13 @@ def parts(root: Path, data: Data) -> Parts:
     classes = tuple(rows(root / "variants.txt"))
     numbers = {name: number for number, name in enumerate(classes)}
 
+    def entry(row: str) -> tuple[str, int]:
+        picture, variant = pair(row)
+        return picture, numbers[variant]
+
     def part(listing: str) -> Images:
-        listed = [row.split(maxsplit=1) for row in rows(root / listing)]
+        listed = list(entries(root / listing, entry, "a picture and its variant, one of variants.txt"))
         paths = Paths(root / "images" / f"{picture}.jpg" for picture, _ in listed)
-        return Images(paths, [numbers[variant] for _, variant in listed], classes)
+        return Images(paths, [number for _, number in listed], classes)
 
     return {name: part(listing) for name, listing in lists.items()}

@@ -5,10 +5,10 @@ inside devkit/: the file that came later, with the classes of the test pictures.
 """
 
 from pathlib import Path
-from typing import Any
 
 from covpool._check import require
 from covpool.data.images import Images, Paths
+from covpool.data.lists import AGAIN, reading
 from covpool.data.options import Data
 from covpool.data.place import Parts, base
 
@@ -21,20 +21,25 @@ def parts(root: Path, data: Data) -> Parts:
     test = root / "devkit" / WITH_LABELS
     if not test.exists():
         test = base(root, "", WITH_LABELS) / WITH_LABELS
-    names = _read(root / "devkit" / "cars_meta.mat", "class_names")
-    classes = tuple(str(name) for name in names)
+    classes = _classes(root / "devkit" / "cars_meta.mat")
     return {
         "train": _images(root / "devkit" / "cars_train_annos.mat", root / "cars_train", classes),
         "test": _images(test, root / "cars_test", classes),
     }
 
 
-def _images(listing: Path, folder: Path, classes: tuple[str, ...]) -> Images:
-    listed = _read(listing, "annotations")
-    paths = Paths(folder / str(name) for name in listed["fname"])
-    return Images(paths, [int(number) - 1 for number in listed["class"]], classes)
+def _classes(path: Path) -> tuple[str, ...]:
+    scipy_io = require("scipy.io", "train")
+    with reading(path, "MATLAB's variable class_names"):
+        return tuple(str(name) for name in scipy_io.loadmat(path, squeeze_me=True)["class_names"])
 
 
-def _read(path: Path, name: str) -> Any:
-    """One variable of a MATLAB file, a numpy array."""
-    return require("scipy.io", "train").loadmat(path, squeeze_me=True)[name]
+def _images(path: Path, folder: Path, classes: tuple[str, ...]) -> Images:
+    scipy_io = require("scipy.io", "train")
+    with reading(path, "MATLAB's variable annotations with the fields fname and class"):
+        listed = scipy_io.loadmat(path, squeeze_me=True)["annotations"]
+        names, numbers = [str(name) for name in listed["fname"]], [int(number) for number in listed["class"]]
+    for name, number in zip(names, numbers, strict=True):
+        if not 1 <= number <= len(classes):
+            raise ValueError(f"{path} must have classes from 1 to {len(classes)}; got {number} for {name}: {AGAIN}")
+    return Images(Paths(folder / name for name in names), [number - 1 for number in numbers], classes)

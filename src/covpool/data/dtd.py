@@ -7,8 +7,9 @@ from pathlib import Path
 
 from covpool._check import check_choice
 from covpool.data.images import Images, Paths
+from covpool.data.lists import rows
 from covpool.data.options import Data
-from covpool.data.place import PART_NAMES, Parts, base, rows
+from covpool.data.place import PART_NAMES, Parts, base
 
 
 def parts(root: Path, data: Data) -> Parts:

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from covpool.data import folder
+from covpool.data.lists import entries, pair, reading
 from covpool.data.options import Data
-from covpool.data.place import Parts, rows
+from covpool.data.place import Parts
 
 
 def parts(root: Path, data: Data) -> Parts:
@@ -26,10 +27,11 @@ def parts(root: Path, data: Data) -> Parts:
 
 def _names(root: Path) -> dict[str, str]:
     """The first name of each synset."""
-    if (root / "meta.bin").is_file():
-        by_synset, _ = torch.load(root / "meta.bin", weights_only=True)
-        return {synset: names[0] for synset, names in by_synset.items()}
-    if (root / "LOC_synset_mapping.txt").is_file():
-        listed = (row.split(maxsplit=1) for row in rows(root / "LOC_synset_mapping.txt"))
-        return {synset: names.split(",")[0] for synset, names in listed}
+    meta, mapping = root / "meta.bin", root / "LOC_synset_mapping.txt"
+    if meta.is_file():
+        with reading(meta, "torchvision's names of the synsets, or be removed"):
+            by_synset, _ = torch.load(meta, weights_only=True)
+            return {synset: names[0] for synset, names in by_synset.items()}
+    if mapping.is_file():
+        return {synset: names.split(",")[0] for synset, names in entries(mapping, pair, "a synset and its names")}
     return {}

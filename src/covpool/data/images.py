@@ -11,6 +11,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 UNKNOWN = -1  # the target of a picture whose class nobody told
+SIXTEEN_BITS = ("PPM", "PNG")  # formats whose pictures in PIL's mode "I" go from 0 to 65535
 
 
 class BrokenImage(ValueError):  # noqa: N818 - it names the picture's state, as users see it
@@ -74,9 +75,12 @@ class Images:
         path = self.paths[index]
         try:
             with Image.open(path) as image:
-                return _rgb(image)
+                if _range_is_known(image):
+                    return _rgb(image)
+                kind = f"{image.format} in PIL's mode {image.mode}"
         except Exception as error:  # of a damaged file PIL complains in many ways
             raise BrokenImage(path, _reason(error)) from error
+        raise BrokenImage(path, f"{kind} has no known range from black to white: save it with 8 or 16 bits")
 
     def __add__(self, other: "Images") -> "Images":
         assert self.classes == other.classes
@@ -84,9 +88,18 @@ class Images:
         return Images(paths, self.targets + other.targets, self.classes, self.ids + other.ids)
 
 
+def _range_is_known(image: Image.Image) -> bool:
+    """Whether one knows which number is white: not of 32-bit integers, nor of floats."""
+    return image.mode not in ("I", "F") or _has_sixteen_bits(image)
+
+
+def _has_sixteen_bits(image: Image.Image) -> bool:
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS)
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     """The picture in RGB, without its transparency; 16 bits are scaled to 8, where PIL alone would cut them off."""
-    if image.mode.startswith("I;16"):
+    if _has_sixteen_bits(image):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # the same colours, but PIL warns of the direct way

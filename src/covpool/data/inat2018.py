@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from covpool.data.images import UNKNOWN, Images, Paths
+from covpool.data.lists import AGAIN, reading
 from covpool.data.options import Data
 from covpool.data.place import Parts, base
 
@@ -21,20 +22,34 @@ def parts(root: Path, data: Data) -> Parts:
     root = base(root, "inat2018", *needed.values())
     pictures = root / "images" if (root / "images").is_dir() else root
     lists = {part: _read(root / name) for part, name in needed.items()}
-    names = _read(root / "categories.json") if (root / "categories.json").is_file() else lists["train"]["categories"]
-    by_number = {category["id"]: str(category["name"]) for category in names}
-    numbers = {number: position for position, number in enumerate(sorted(by_number))}
-    classes = tuple(by_number[number] for number in sorted(by_number))
-    return {part: _images(listing, pictures, classes, numbers) for part, listing in lists.items()}
+    named = root / "categories.json"
+    names = _names(named, _read(named)) if named.is_file() else _names(root / needed["train"], lists["train"])
+    return {part: _images(root / needed[part], listing, pictures, names) for part, listing in lists.items()}
 
 
-def _images(listing: dict[str, Any], root: Path, classes: tuple[str, ...], numbers: dict[int, int]) -> Images:
-    class_of = {note["image_id"]: numbers[note["category_id"]] for note in listing.get("annotations", ())}
-    ids = tuple(image["id"] for image in listing["images"])
-    paths = Paths(root / image["file_name"] for image in listing["images"])
-    return Images(paths, [class_of.get(number, UNKNOWN) for number in ids], classes, ids)
+def _names(path: Path, contents: Any) -> dict[int, str]:
+    """Of the categories, by their numbers, in order."""
+    with reading(path, 'categories with "id" and "name"'):
+        categories = contents["categories"] if isinstance(contents, dict) else contents
+        return dict(sorted((category["id"], str(category["name"])) for category in categories))
+
+
+def _images(path: Path, contents: Any, root: Path, names: dict[int, str]) -> Images:
+    positions = {number: position for position, number in enumerate(names)}
+    with reading(path, 'images with "id" and "file_name", annotations with "image_id" and "category_id"'):
+        ids = tuple(image["id"] for image in contents["images"])
+        paths = Paths(root / image["file_name"] for image in contents["images"])
+        category_of = {note["image_id"]: note["category_id"] for note in contents.get("annotations", ())}
+    for picture, category in category_of.items():
+        if category not in positions:
+            raise ValueError(
+                f"{path} must give every picture one of the {len(names)} categories; got {category} for picture "
+                f"{picture}: {AGAIN}"
+            )
+    targets = [positions[category_of[number]] if number in category_of else UNKNOWN for number in ids]
+    return Images(paths, targets, tuple(names.values()), ids)
 
 
 def _read(path: Path) -> Any:
-    with path.open(encoding="utf-8") as text:
+    with reading(path, "JSON"), path.open(encoding="utf-8") as text:
         return json.load(text)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from covpool.data.images import Images, Paths
+from covpool.data.lists import rows
 from covpool.data.options import Data
-from covpool.data.place import Parts, base, rows
+from covpool.data.place import Parts, base
 
 LISTS = {"train": "TrainImages.txt", "test": "TestImages.txt"}
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from covpool.data.batch import Batch
 from covpool.data.images import BrokenImage, Images
+from covpool.data.mistakes import is_ours
 from covpool.data.options import Data
 from covpool.data.samples import Sample, Samples
 
@@ -27,6 +28,24 @@ class Keys(Sampler[list[tuple[int, int]]]):
             yield [(self.epoch, index) for index in row.tolist()]
 
 
+class Attempts(Dataset[Sample | ValueError]):
+    """Samples, or what covpool says against one: torch would wrap a worker's error into the text of its traceback."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, key: tuple[int, int]) -> Sample | ValueError:
+        try:
+            return self._samples[key]
+        except ValueError as error:
+            if is_ours(error):
+                return error
+            raise
+
+
 class LoaderSource:
     """Batches that a DataLoader makes of samples."""
 
@@ -34,7 +53,7 @@ class LoaderSource:
         self._images, self._refuses, self._device = images, data.broken == "refuse", device
         self._keys = Keys()
         self._loader = DataLoader(
-            samples,
+            Attempts(samples),
             batch_sampler=self._keys,
             num_workers=data.workers,
             collate_fn=collate,
@@ -47,7 +66,10 @@ class LoaderSource:
     def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
         """One batch per row of picture numbers, from row `start` on."""
         self._keys.rows, self._keys.epoch = list(rows)[start:], epoch
-        for x, y, index, reasons in self._loader:
+        for collated in self._loader:
+            if isinstance(collated, ValueError):
+                raise collated
+            x, y, index, reasons = collated
             broken = torch.tensor([bool(reason) for reason in reasons])
             if self._refuses and broken.any():
                 first = int(broken.nonzero()[0])
@@ -56,8 +78,13 @@ class LoaderSource:
             yield Batch(x, y, index, broken)
 
 
-def collate(samples: list[Sample]) -> Collated:
-    """Samples as one batch."""
+def collate(attempts: list[Sample | ValueError]) -> Collated | ValueError:
+    """Samples as one batch, or the first error among them."""
+    samples = []
+    for attempt in attempts:
+        if isinstance(attempt, ValueError):
+            return attempt
+        samples.append(attempt)
     y, index = (torch.tensor([getattr(sample, name) for sample in samples]) for name in ("y", "index"))
     return torch.stack([sample.x for sample in samples]), y, index, [sample.reason for sample in samples]
 

@@ -1,6 +1,5 @@
 """Finding a data set on disk: its files and lists, or a message of what was missing."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from covpool.data.images import Images
@@ -34,14 +33,3 @@ def inside(folder: Path) -> str:
         return "there is no such folder"
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     return f"there lies {', '.join(names[:8])}{', ...' * (len(names) > 8)}" if names else "the folder is empty"
-
-
-def rows(path: Path) -> Iterator[str]:
-    """The lines of a list, without blanks around them and without empty ones."""
-    with path.open(encoding="utf-8") as lines:
-        yield from filter(None, map(str.strip, lines))
-
-
-def numbered(path: Path) -> dict[int, str]:
-    """A list whose lines begin with a number."""
-    return {int(number): rest for number, rest in (row.split(maxsplit=1) for row in rows(path))}

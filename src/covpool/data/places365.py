@@ -7,8 +7,9 @@ data_large_standard (as torchvision names them; data_256 and data_large as the a
 from pathlib import Path
 
 from covpool.data.images import Images, Paths
+from covpool.data.lists import entries
 from covpool.data.options import Data
-from covpool.data.place import Parts, base, inside, rows
+from covpool.data.place import Parts, base, inside
 
 TRAIN_FOLDERS = ("data_256_standard", "data_256", "data_large_standard", "data_large")
 VAL_FOLDERS = ("val_256", "val_large")
@@ -18,11 +19,12 @@ LISTS = ("categories_places365.txt", "places365_train_standard.txt", "places365_
 def parts(root: Path, data: Data) -> Parts:
     """train and val; the labels of the test part were never given out."""
     root = base(root, "places365_standard", *LISTS)
-    numbers = {int(number): name for name, number in map(str.split, rows(root / LISTS[0]))}
-    classes = tuple(numbers[i].split("/", 2)[-1] for i in range(len(numbers)))  # "/a/airfield": sorted by first letter
+    categories = dict(entries(root / LISTS[0], _category, "the name and the number of a category"))
+    numbers = {number: position for position, number in enumerate(sorted(categories))}
+    classes = tuple(categories[number].split("/", 2)[-1] for number in numbers)  # "/a/airfield": sorted by first letter
     return {
-        "train": _images(root / LISTS[1], _first(root, TRAIN_FOLDERS), classes),
-        "val": _images(root / LISTS[2], _first(root, VAL_FOLDERS), classes),
+        "train": _images(root / LISTS[1], _first(root, TRAIN_FOLDERS), classes, numbers),
+        "val": _images(root / LISTS[2], _first(root, VAL_FOLDERS), classes, numbers),
     }
 
 
@@ -33,8 +35,15 @@ def _first(root: Path, names: tuple[str, ...]) -> Path:
     raise ValueError(f"{root} must hold one of the folders {', '.join(names)}; {inside(root)}")
 
 
-def _images(listing: Path, folder: Path, classes: tuple[str, ...]) -> Images:
-    listed = [row.rsplit(maxsplit=1) for row in rows(listing)]
-    return Images(
-        Paths(folder / name.lstrip("/") for name, _ in listed), [int(target) for _, target in listed], classes
-    )
+def _category(row: str) -> tuple[int, str]:
+    name, number = row.split()
+    return int(number), name
+
+
+def _images(listing: Path, folder: Path, classes: tuple[str, ...], numbers: dict[int, int]) -> Images:
+    def entry(row: str) -> tuple[str, int]:
+        name, number = row.rsplit(maxsplit=1)
+        return name.lstrip("/"), numbers[int(number)]
+
+    listed = list(entries(listing, entry, f"a picture and the number of its category in {LISTS[0]}"))
+    return Images(Paths(folder / name for name, _ in listed), [target for _, target in listed], classes)

@@ -40,8 +40,8 @@ def open_data(data: Data) -> Splits:
         data: which set, where it lies and which parts are wanted.
 
     Raises:
-        ValueError: nothing of the kind lies there, it has no such split, a part has no pictures, or a class has none in
-            one of the parts.
+        ValueError: nothing of the kind lies there, a list is damaged, it has no such split, a part has no pictures, a
+            class has none in one of the parts, or a training picture has no class.
     """
     check_choice("data.name", data.name, list(SETS))
     if data.split != 1 and data.name not in NUMBERED:
@@ -94,5 +94,8 @@ def _check_pictures(splits: Splits, root: Path) -> None:
                 f"every class must have pictures in training and test; the {name} part of {root} has none of {listed}: "
                 "add pictures, or remove the class from the other part too"
             )
+    if UNKNOWN in splits.train.targets:
+        first = splits.train.paths[splits.train.targets.index(UNKNOWN)]
+        raise ValueError(f"every training picture must have a class; the lists of {root} give none to {first}")
     if len(splits.train.classes) < 2:
         raise ValueError(f"there must be two classes or more to tell apart; {root} has {splits.train.classes[0]} alone")

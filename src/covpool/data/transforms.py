@@ -62,6 +62,8 @@ def test_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False)
         crops: 10 gives (10, 3, size, size): corners and centre, and the same of the mirror image.
         resized: the picture has already gone through `resize`.
     """
+    if crops == 10 and augment.resize:
+        check_ten_crops(augment.size, augment.resize[0], augment.resize[-1])
     steps = [] if resized else [resize(augment)]
     cut = v2.CenterCrop(augment.size) if crops == 1 else TenCrops(augment.size)
     return v2.Compose([*steps, cut, ToTensor(), v2.Normalize(augment.mean, augment.std)])
