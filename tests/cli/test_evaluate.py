@@ -41,7 +41,7 @@ def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, 
     assert "top-1" in result.output and "worst classes" in result.output
     assert "12 images; central crop, averaged over the mirror images; calibration" in result.output
     found = json.loads(out.read_text())
-    assert found["images"] == 12 and set(found["by_class"]) == set(CLASSES)
+    assert found["images"] == 12 and sorted(row["name"] for row in found["by_class"]) == CLASSES
     assert f"{found['top1']:.2%}" in result.output
 
 
@@ -68,6 +68,8 @@ def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
     assert "numbered splits of dtd; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
+    assert "--workers must be 0" in refused("eval", checkpoint, "--workers", -1)
+    (root / "test" / "class1" / "test_1_0.png").write_text("no picture")  # which is refused when it is read
     assert "only inat2018" in refused("eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv")
 
 

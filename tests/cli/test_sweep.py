@@ -40,6 +40,15 @@ def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Pat
     assert again.exit_code == 1 and "1 of 4" not in again.output and "3 of 4" in again.output
 
 
+def test_a_sweep_of_failures_is_told_as_such(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "not" / "there"
+    result = run("sweep", recipe, "seed=[0,1]", "data.root=/nope", "--out", out)
+    assert result.exit_code == 1, result.output
+    assert "seed=1 failed: ValueError: `data.root`" in result.output and f"in {out}: sweep.csv" in result.output
+    runs = [json.loads(line) for line in (out / "sweep.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in runs] == ["failed", "failed"]
+
+
 def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:
     result = run("sweep", recipe, "seed=[0,1]", "--out", tmp_path / "swept", "--dry-run")
     assert result.output.splitlines() == [str(tmp_path / "swept" / f"seed={s}") for s in (0, 1)]

@@ -1,7 +1,10 @@
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,36 @@ def test_processes_that_were_interrupted_and_resumed_find_the_same_as_one(tmp_pa
     train_all(together, jobs=1, on_event=ignore)
     train_all(alone, jobs=1, on_event=ignore)
     assert [last_event(training) for training in together] == [last_event(training) for training in alone]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # these two do nothing but wait
+def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
+    context = multiprocessing.get_context("fork")
+    told, teller = context.Pipe(duplex=False)
+    parent = context.Process(target=start_a_process, args=(teller,))
+    parent.start()
+    teller.close()
+    child = told.recv()
+    parent.kill()
+    parent.join()
+    try:
+        assert told.poll(20), "the child is still there"
+        with pytest.raises(EOFError):  # nobody is left who could tell anything
+            told.recv()
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        raise
+
+
+def start_a_process(teller: Connection) -> None:
+    multiprocessing.get_context("fork").Process(target=wait_as_a_training_does, args=(teller,)).start()
+    time.sleep(600)
+
+
+def wait_as_a_training_does(teller: Connection) -> None:
+    trainings._begin_process(None, None)
+    teller.send(os.getpid())
+    time.sleep(600)
 
 
 def last_event(training: Training) -> dict[str, object]:

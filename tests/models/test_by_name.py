@@ -1,5 +1,8 @@
+from urllib.error import URLError
+
 import pytest
 import torch
+import torchvision
 
 import covpool
 from covpool.models.by_name import classifier_by_name, split_blocks
@@ -47,6 +50,15 @@ def test_early_networks_come_as_they_are() -> None:
         classifier_by_name("covpool/vgg_m", pretrained=True)
     with pytest.raises(TypeError, match="takes no options; got num_classes"):
         classifier_by_name("covpool/vgg_m", num_classes=3)
+
+
+def test_without_a_network_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise URLError("no route")
+
+    monkeypatch.setattr(torchvision.models, "get_model", unreachable)
+    with pytest.raises(OSError, match=r"resnet18' could not be downloaded .*no route.*init\.weights"):
+        classifier_by_name("torchvision/resnet18", pretrained=True)
 
 
 def test_unknown_names_bring_the_nearest() -> None:

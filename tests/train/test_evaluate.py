@@ -131,6 +131,17 @@ def test_pooled_features_are_kept_and_found_again(
     assert torch.equal(fused_scores([path], splits, data, protocol)[0], first)
 
 
+def test_a_damaged_file_of_pooled_features_is_to_be_deleted(tmp_path: Path) -> None:
+    made = pooled.Pooled(torch.ones(2, 3), torch.ones(2, 3), torch.arange(2))
+    pooled.cached(tmp_path, {}, lambda: made, pooled.Pooled)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for contents in (whole[:50], whole.replace(b"mirrored", b"reversed")):
+        file.write_bytes(contents)
+        with pytest.raises(ValueError, match=rf"{file.name} is damaged.*: delete it"):
+            pooled.cached(tmp_path, {}, lambda: made, pooled.Pooled)
+
+
 def test_pooled_features_of_a_picture_that_was_replaced_are_computed_again(
     splits: Splits, data: Data, tmp_path: Path
 ) -> None:

@@ -17,9 +17,20 @@ def test_accuracy_confusion_and_classes_by_hand() -> None:
     expected = torch.zeros(4, 4, dtype=torch.long)
     expected[0, 0], expected[1, 0], expected[1, 1], expected[3, 3] = 1, 1, 2, 1
     assert torch.equal(found.confusion, expected)
-    assert found.by_class == [("b", 3, pytest.approx(2 / 3)), ("a", 1, 1.0), ("d", 1, 1.0)]
+    assert [(row.label, row.name, row.images) for row in found.by_class] == [(1, "b", 3), (0, "a", 1), (3, "d", 1)]
+    assert [row.top1 for row in found.by_class] == pytest.approx([2 / 3, 1, 1])
     low, high = found.interval["top1"]
     assert low < 0.8 < high
+
+
+def test_two_classes_of_one_name_are_both_told() -> None:
+    found = judge(torch.eye(3), torch.tensor([0, 1, 1]), ["crane", "owl", "crane"])
+    assert found.as_json()["by_class"] == [
+        {"label": 1, "name": "owl", "images": 2, "top1": 0.5},
+        {"label": 0, "name": "crane", "images": 1, "top1": 1.0},
+    ]
+    found = judge(torch.eye(3), torch.arange(3), ["crane", "owl", "crane"])
+    assert [row["name"] for row in found.as_json()["by_class"]] == ["crane", "owl", "crane"]
 
 
 def test_calibration_error_of_a_sure_and_half_wrong_classifier_is_half() -> None:

@@ -177,6 +177,13 @@ def test_without_matplotlib(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert MISSING not in found.text["result"] and found.count("mistakes", "img")
 
 
+def test_a_name_that_is_no_text(copy: Path) -> None:
+    with (copy / "log.jsonl").open("a") as log:
+        log.write('{"event": "broken", "step": 0, "part": "training", "path": "\\udce9t\\udce9.png"}\n')
+    write_report(copy)
+    assert "?t?.png" in page(copy).text["broken"]
+
+
 @pytest.mark.parametrize("pool", ["avg", "deepo2p"])
 def test_pools_of_other_kinds(copy: Path, pool: str) -> None:
     classes = covpool.io.read_metadata(copy / "best.safetensors")["class_names"]

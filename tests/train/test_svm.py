@@ -71,6 +71,8 @@ def test_calibration_maps_the_medians_to_zero_and_one() -> None:
 def test_a_class_without_images_is_refused() -> None:
     with pytest.raises(ValueError, match=r"there is none of \[1\]"):
         fit_svm(torch.randn(3, 4), torch.tensor([0, 2, 2]))
+    with pytest.raises(ValueError, match=r"there is none of \[2\]"):
+        fit_svm(torch.randn(3, 4), torch.tensor([0, 1, 1]), classes=3)
 
 
 def test_one_class_is_refused() -> None:

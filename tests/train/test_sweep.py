@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from covpool.train import sweep as module
+from covpool.train.folder import claim
 from covpool.train.log import Event
-from covpool.train.parse import to_toml
+from covpool.train.parse import read_recipe, to_toml
 from covpool.train.sweep import Outcome, Planned, finished, folder_name, plan, sweep
 from covpool.train.sweep_axes import Axis, grid, read_axes
 from covpool.train.sweep_table import plot_sweep, tabulate, write_csv, write_lines
@@ -69,8 +70,20 @@ class TestPlan:
             plan(recipe, ["optimizer.lr=0.1"], tmp_path)
         assert not list(tmp_path.iterdir())
 
-    def test_names_of_folders_hold_no_separators(self) -> None:
-        assert folder_name({"init.weights": "a/b.pth", "seed": "0"}) == "init.weights=a_b.pth,seed=0"
+    def test_names_of_folders_hold_no_separators_and_differ_for_other_values(self) -> None:
+        values = ("a/b.pth", "a_b.pth", "a%2Fb.pth", "[8, 4]", "[8,_4]")
+        names = [folder_name({"init.weights": value, "seed": "0"}) for value in values]
+        assert names[0] == "init.weights=a%2Fb.pth,seed=0"
+        assert len(set(names)) == len(values) and not any("/" in name for name in names)
+        assert folder_name({"x": "a,y=b", "y": "c"}) != folder_name({"x": "a", "y": "b,y=c"})
+
+    def test_another_data_set_in_the_same_folder_is_refused(self, recipe: Path, tmp_path: Path) -> None:
+        root = read_recipe(recipe).data.root
+        (planned,) = plan(recipe, ["seed=[0]"], tmp_path)
+        claim(planned.run, planned.recipe)
+        assert plan(recipe, ["seed=[0]", f"data.root={root}/../{Path(root).name}"], tmp_path)  # the same one
+        with pytest.raises(ValueError, match="other settings"):
+            plan(recipe, ["seed=[0]", f"data.root={tmp_path}"], tmp_path)
 
 
 class TestSweep:

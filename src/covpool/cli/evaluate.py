@@ -20,6 +20,7 @@ from covpool.io.checkpoint import read_metadata
 
 if TYPE_CHECKING:
     from covpool.train.evaluate import Protocol
+    from covpool.train.judge import ClassAccuracy
 
 CLASSES_SHOWN = 10
 
@@ -46,6 +47,8 @@ def evaluate_command(
 ) -> None:
     """Judge checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration; several are fused."""
     check_positive_int("--batch-size", batch_size)
+    if workers < 0:
+        raise ValueError(f"--workers must be 0 (pictures are read in this process) or more; got {workers}")
     if classifier == "svm" and crops != "1":
         raise ValueError("--classifier svm judges the central crop and its mirror image: leave --crops out")
     require("torchmetrics", "train")
@@ -57,6 +60,11 @@ def evaluate_command(
 
     chosen = replace(data_of(checkpoints[0], data, split), workers=workers, broken="skip" if skip_broken else "refuse")
     splits = open_data(chosen)
+    if submission is not None and not splits.test.ids:
+        raise ValueError(
+            f"--submission needs the owners' picture numbers, which only inat2018's test part has; got "
+            f"{chosen.name!r}, {chosen.test_on}: leave it out, or name the data with --data inat2018:FOLDER"
+        )
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -142,8 +150,8 @@ def _accuracies(accuracy: dict[str, float], interval: dict[str, tuple[float, flo
     return table
 
 
-def _worst(by_class: list[tuple[str, int, float]]) -> Table:
+def _worst(by_class: "list[ClassAccuracy]") -> Table:
     table = Table("class", "images", "top-1", title=f"the {min(CLASSES_SHOWN, len(by_class))} worst classes")
-    for name, count, top1 in by_class[:CLASSES_SHOWN]:
-        table.add_row(escape(name), str(count), f"{top1:.1%}")
+    for row in by_class[:CLASSES_SHOWN]:
+        table.add_row(escape(row.name), str(row.images), f"{row.top1:.1%}")
     return table

@@ -13,6 +13,7 @@ from rich.table import Table
 from covpool._check import require
 from covpool.bench.record import environment
 from covpool.cli.errors import INTERRUPTED
+from covpool.cli.output import make_folder
 from covpool.cli.progress import ProgressBar
 from covpool.train.interrupt import Stopped
 
@@ -49,6 +50,7 @@ def sweep_command(
     if dry_run:
         typer.echo("\n".join(str(one.run) for one in planned))
         return
+    make_folder(folder / RUNS)
     outcomes: list[Outcome] = []
 
     def announce(number: int, one: Planned) -> None:

@@ -145,8 +145,17 @@ _links: list[Link] = []
 
 def _begin_process(events: Any, stop: Any) -> None:
     _links.append(Link(events, stop))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a training that runs listens to it nevertheless, and saves its state
     torch.set_num_threads(1)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, killed perhaps: nobody else would."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _train_and_tell(number: int, training: Training) -> None:

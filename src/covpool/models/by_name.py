@@ -24,7 +24,15 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
     'ResNet'
     """
     name, blocks = split_blocks(name)
-    model = _plain(name, pretrained, options)
+    try:
+        model = _plain(name, pretrained, options)
+    except OSError as error:
+        if not pretrained:
+            raise
+        raise OSError(
+            f"the weights of {name!r} could not be downloaded ({error}): name a file of them (init.weights=FILE in a "
+            "recipe, weights= in Python), or begin without (init.pretrained=false, pretrained=False)"
+        ) from error
     for block in blocks:
         model = insert(model, block)
     return model

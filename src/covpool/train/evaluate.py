@@ -137,7 +137,7 @@ def _svm_scores(checkpoint: Checkpoint, splits: Splits, data: Data, protocol: Pr
         if protocol.on_progress is not None:
             protocol.on_progress(f"SVM, gap {gap:.1e}", epoch, 0)
 
-    svm = fit_svm(z, targets, on_epoch=tell).calibrated(z, targets)
+    svm = fit_svm(z, targets, classes=len(splits.train.classes), on_epoch=tell).calibrated(z, targets)
     return (svm.scores(test.z) + svm.scores(test.mirrored)) / 2, test.targets
 
 

@@ -15,6 +15,16 @@ BINS = 15  # of the calibration error, as is usual
 
 
 @dataclass(frozen=True)
+class ClassAccuracy:
+    """One class with its images; two classes may have the same name, as ImageNet's cranes."""
+
+    label: int
+    name: str
+    images: int
+    top1: float
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A classifier on a set of images.
 
@@ -38,15 +48,15 @@ class Judgement:
     calibration_error: float | None
 
     @property
-    def by_class(self) -> list[tuple[str, int, float]]:
-        """(name, images, top-1) of every class with images, worst first."""
-        counts = self.confusion.sum(1)
+    def by_class(self) -> list[ClassAccuracy]:
+        """Every class with images, worst first."""
+        counts, hits = self.confusion.sum(1).tolist(), self.confusion.diagonal().tolist()
         rows = [
-            (name, int(n), float(hits / n))
-            for name, n, hits in zip(self.classes, counts, self.confusion.diagonal(), strict=True)
-            if n
+            ClassAccuracy(label, name, counts[label], hits[label] / counts[label])
+            for label, name in enumerate(self.classes)
+            if counts[label]
         ]
-        return sorted(rows, key=lambda row: row[2])
+        return sorted(rows, key=lambda row: row.top1)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -55,7 +65,7 @@ class Judgement:
             **self.accuracy,
             **{f"{name}_interval": list(value) for name, value in self.interval.items()},
             "calibration_error": self.calibration_error,
-            "by_class": {name: {"images": n, "top1": top1} for name, n, top1 in self.by_class},
+            "by_class": [vars(row) for row in self.by_class],
         }
 
 

@@ -66,7 +66,12 @@ def cached(folder: Path | None, key: dict[str, object], compute: Callable[[], T]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
     path = folder / f"{name}.safetensors"
     if path.is_file():
-        return kind(**read_tensors(path))
+        try:
+            return kind(**read_tensors(path))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path} is damaged, or not a file of covpool's: delete it, and it is made anew"
+            ) from error
     made = compute()
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:

@@ -52,6 +52,7 @@ def fit_svm(
     z: Tensor,  # (n, d)
     targets: Tensor,  # (n,)
     *,
+    classes: int | None = None,
     c: float = 1.0,
     tolerance: float = 1e-3,
     max_epochs: int = 1000,
@@ -62,6 +63,7 @@ def fit_svm(
     Args:
         z: features, by protocol of unit length.
         targets: classes 0 ... k - 1, each present.
+        classes: k; None = as many as the targets tell of.
         c: the price of a violated margin.
         tolerance: relative duality gap at which a class counts as solved (liblinear's own measure where n >= d).
         max_epochs: rounds over the images, each image being optimised a few times in one.
@@ -71,9 +73,12 @@ def fit_svm(
     >>> fit_svm(z, torch.tensor([0, 1, 0])).scores(z).argmax(1).tolist()
     [0, 1, 0]
     """
-    classes = int(targets.max()) + 1
+    classes = classes or int(targets.max()) + 1
     if missing := sorted(set(range(classes)) - set(targets.tolist())):
-        raise ValueError(f"every class needs an image to train an SVM; there is none of {missing[:10]}")
+        raise ValueError(
+            f"every class needs an image that can be read to train an SVM; there is none of {missing[:10]} "
+            "(counted from 0): mend its pictures, or leave the class out"
+        )
     if classes < 2:
         raise ValueError("an SVM needs two classes or more; there is one")
     if z.shape[0] >= z.shape[1]:

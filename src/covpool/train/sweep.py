@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from covpool.train.log import FILE, Event, read_log
 from covpool.train.loop import ignore, train
@@ -112,13 +113,12 @@ def finished(one: Planned) -> Outcome | None:
 
 
 def folder_name(point: Point) -> str:
-    """The settings in the name of a folder.
+    """The settings in the name of a folder, another for every point; what is special in a path is written as in a URL.
 
-    >>> folder_name({"pool.name": "isqrt", "seed": "0"})
-    'pool.name=isqrt,seed=0'
+    >>> folder_name({"init.weights": "nets/a.pth", "seed": "0"})
+    'init.weights=nets%2Fa.pth,seed=0'
     """
-    text = ",".join(f"{key}={value}" for key, value in point.items())
-    return "".join(c if c.isalnum() or c in "._-=,+[]" else "_" for c in text)
+    return ",".join(f"{key}={quote(value, safe=',+[]')}" for key, value in point.items())
 
 
 def _train(one: Planned, on_event: Callable[[Event], None]) -> Outcome:
@@ -139,5 +139,5 @@ def _check_same(one: Planned) -> None:
 
 def _essence(recipe: Recipe) -> Recipe:
     """A recipe without what its result does not depend on."""
-    data = replace(recipe.data, root="", workers=0)
+    data = replace(recipe.data, root=str(Path(recipe.data.root).expanduser().resolve()), workers=0)
     return replace(recipe, data=data, devices=Devices(), train=replace(recipe.train, log_every=1, save_every=0))

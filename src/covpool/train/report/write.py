@@ -54,7 +54,7 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
         **_network_parts(recipe, history, checkpoint, opened, chosen),
     )
     with replacing(run / FILE) as partial:
-        partial.write_text(page, encoding="utf-8")
+        partial.write_text(page, encoding="utf-8", errors="replace")  # names of files may be any bytes
     return run / FILE
 
 
