@@ -46,3 +46,6 @@ def test_mistakes(root: Path, tmp_path: Path) -> None:
     assert "did you mean 'isqrt'" in refused("probe", "--data", root, "backbone=test_resnet", "pools=isqr")
     assert "no folder" in refused("probe", "--data", tmp_path / "none", "backbone=test_resnet")
     assert "key=value" in refused("probe", "--data", root, "isqrt")
+    picture = ("--plot", tmp_path / "p.xyz", "--json", tmp_path / "p.jsonl")
+    assert "p.xyz" in refused("probe", "--data", root, "backbone=test_resnet", *picture)
+    assert not (tmp_path / "p.jsonl").exists()

@@ -30,6 +30,15 @@ def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
     assert "cannot change in a run that is resumed" in refused("train", "--resume", folder, "optimizer.lr=1")
 
 
+def test_the_report_finds_data_that_were_moved(recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert run("train", recipe, "--run", folder, "--no-report").exit_code == 0
+    (tmp_path / "tree").rename(tmp_path / "moved")
+    result = run("train", "--resume", folder, f"data.root={tmp_path / 'moved'}")
+    assert result.exit_code == 0, result.output
+    assert "there is no folder" not in (folder / "report.html").read_text()
+
+
 def test_a_dry_run_prints_every_setting(recipe: Path, tmp_path: Path) -> None:
     result = run("train", recipe, "train.epochs=7", "--dry-run", "--run", tmp_path / "run")
     assert tomllib.loads(result.stdout)["train"]["epochs"] == 7 and not (tmp_path / "run").exists()

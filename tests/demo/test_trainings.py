@@ -1,10 +1,10 @@
-import multiprocessing
 import os
+import select
 import signal
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -80,34 +80,26 @@ def test_processes_that_were_interrupted_and_resumed_find_the_same_as_one(tmp_pa
     assert [last_event(training) for training in together] == [last_event(training) for training in alone]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # these two do nothing but wait
+START_A_PROCESS_AND_WAIT = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+from covpool.demo import trainings
+pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), trainings._begin_process, (None, None))
+print(pool.submit(os.getpid).result(), flush=True)
+pool.submit(time.sleep, 600).result()
+"""
+
+
 def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
-    context = multiprocessing.get_context("fork")
-    told, teller = context.Pipe(duplex=False)
-    parent = context.Process(target=start_a_process, args=(teller,))
-    parent.start()
-    teller.close()
-    child = told.recv()
-    parent.kill()
-    parent.join()
-    try:
-        assert told.poll(20), "the child is still there"
-        with pytest.raises(EOFError):  # nobody is left who could tell anything
-            told.recv()
-    except AssertionError:
-        os.kill(child, signal.SIGKILL)
-        raise
-
-
-def start_a_process(teller: Connection) -> None:
-    multiprocessing.get_context("fork").Process(target=wait_as_a_training_does, args=(teller,)).start()
-    time.sleep(600)
-
-
-def wait_as_a_training_does(teller: Connection) -> None:
-    trainings._begin_process(None, None)
-    teller.send(os.getpid())
-    time.sleep(600)
+    command = [sys.executable, "-c", START_A_PROCESS_AND_WAIT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+        ended, *_ = select.select([parent.stdout], [], [], 30)  # when nobody is left who could write to it
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        assert ended and not parent.stdout.read(), "the process that was started is still there"
 
 
 def last_event(training: Training) -> dict[str, object]:

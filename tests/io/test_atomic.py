@@ -2,11 +2,15 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
-from covpool.io.atomic import replacing
+from covpool.io.atomic import remove_leftovers, replacing
 
 
 def names(folder: Path) -> list[str]:
@@ -40,6 +44,48 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, failure: BaseException)
     assert names(tmp_path) == ["file.txt"]
 
 
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 64 KiB."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("library", ["torch", "safetensors", "python"])
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_named_whoever_writes(tmp_path: Path, library: str) -> None:
+    large = torch.zeros(1 << 18)
+    path = tmp_path / "file.pt"
+    path.write_text("old")
+
+    def write() -> None:
+        with replacing(path) as partial:
+            if library == "torch":
+                torch.save({"large": large}, partial)
+            elif library == "safetensors":
+                save_file({"large": large}, partial)
+            else:
+                partial.write_bytes(bytes(1 << 20))
+
+    with pytest.raises(OSError, match=r"file.pt' cannot be written: File too large. Make room"):
+        write()
+    assert path.read_text() == "old" and names(tmp_path) == ["file.pt"]
+
+
+def test_what_safetensors_says_of_a_full_disk_is_understood(tmp_path: Path) -> None:
+    """It writes under a name of its own and removes that: nothing is left to ask the disk about."""
+    with pytest.raises(OSError, match=r"file' cannot be written: No space left"), replacing(tmp_path / "file"):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def test_a_mistake_while_writing_keeps_its_own_words(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="mistake"), replacing(tmp_path / "file.txt"):
+        raise RuntimeError("mistake")
+
+
 def test_data_is_on_the_disk_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
     sync, replace = os.fsync, os.replace
@@ -57,6 +103,14 @@ def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
         partial.touch()
         partial.chmod(0o600)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+
+def test_leftovers_of_one_file_are_removed(tmp_path: Path) -> None:
+    kept = [".other-12345678.pt", ".state-12345678.txt", ".state-mine.pt", "state.pt"]
+    for name in (".state-0123abcd.pt", *kept):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path / "state.pt")
+    assert names(tmp_path) == kept
 
 
 def test_impossible_places(tmp_path: Path) -> None:

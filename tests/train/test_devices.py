@@ -17,6 +17,12 @@ def test_devices_that_are_none(said: str) -> None:
         make_fabric(Devices(devices=said), "32")
 
 
+@pytest.mark.parametrize("said", ["-3", "0"])
+def test_devices_that_the_machine_does_not_have(said: str) -> None:
+    with pytest.raises(ValueError, match=rf"`devices` must name what this machine has; .* devices '{said}'"):
+        make_fabric(Devices(accelerator="cpu", devices=said), "32")
+
+
 def test_unknown_strategy() -> None:
     with pytest.raises(ValueError, match="did you mean 'fsdp'"):
         make_fabric(Devices(strategy="fsd"), "32")

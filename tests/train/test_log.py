@@ -44,6 +44,21 @@ def test_tensorboard_shows_each_step_once(tmp_path: Path) -> None:
     assert shown == [(2, 0.2), (4, 0.4), (6, 0.6), (8, 0.8)]
 
 
+@pytest.mark.parametrize("garbage", [b"hello", b"[1]", b"\xff\xfe", b""])
+def test_a_line_that_is_none_is_named(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b'{"event": "step", "step": 2}\n' + garbage + b"\n")
+    with pytest.raises(ValueError, match=r"line 2 of .*log.jsonl must be a JSON object; got .*: remove that line"):
+        read_log(tmp_path / "log.jsonl")
+
+
+def test_a_line_that_cannot_be_written_names_the_file(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.path.unlink()
+    log.path.mkdir()
+    with pytest.raises(OSError, match=r"log.jsonl' cannot be written: Is a directory"):
+        write(log, 2)
+
+
 def test_without_tensorboard_the_lines_are_written_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,8 @@
 """Where weights come from, and which of them learn."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -69,6 +71,27 @@ def test_a_recipe_that_names_no_network_trains_the_checkpoints(checkpoint: Path)
     built = build_network(recipe(checkpoint, model=Model()), ["a", "b"])
     assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
     assert built.network.recipe is not None and built.network.recipe["num_classes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pool": "bcnn"}, r"`pool.name` = 'bcnn' is not what .* set pool.name=isqrt, or name a model.backbone"),
+        ({"reduce_to": 4}, r"`pool.reduce_to` = 4 is not what .* leave it out"),
+        ({"normalize": "epn"}, r"`pool.normalize` = 'epn' is not what"),
+    ],
+)
+def test_a_checkpoints_own_network_keeps_its_pool(checkpoint: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        build_network(recipe(checkpoint, model=Model(), **options), CLASSES)
+
+
+def test_the_pool_of_a_named_network_in_a_checkpoint(tmp_path: Path) -> None:
+    covpool.save(covpool.create_model("resnet18_isqrt_2k", 3), tmp_path / "m.safetensors")
+    of_a_name = Recipe(init=Init(weights=str(tmp_path / "m.safetensors")))
+    assert build_network(of_a_name, CLASSES).network.recipe == covpool.load(tmp_path / "m.safetensors").recipe
+    with pytest.raises(ValueError, match=r"`pool.name` = 'avg' is not what"):
+        build_network(replace(of_a_name, pool=Pool(name="avg")), CLASSES)
 
 
 def test_hidden_layers_of_a_head_are_kept(tmp_path: Path) -> None:

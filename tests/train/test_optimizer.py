@@ -70,3 +70,11 @@ def test_mistakes(network: Network) -> None:
         make_optimizer(network, Optimizer(name="adamv"))
     with pytest.raises(ValueError, match=r"`optimizer.options` = .'no': 1. does not fit 'sgd'"):
         make_optimizer(network, Optimizer(options={"no": 1}))
+
+
+def test_optimizers_that_cannot_be_used_are_refused(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="'adahessian' needs second derivatives"):
+        make_optimizer(network, Optimizer(name="adahessian"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="'bnbadam' cannot be used here: CUDA required"):
+        make_optimizer(network, Optimizer(name="bnbadam"))

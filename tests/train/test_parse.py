@@ -5,7 +5,7 @@ import pytest
 from covpool.data.options import Augment, Data
 from covpool.train.check import check_recipe
 from covpool.train.parse import read_recipe, to_toml
-from covpool.train.recipe import Init, Model, Optimizer, Pool, Recipe, Schedule, Stage, Train
+from covpool.train.recipe import Evaluate, Init, Model, Optimizer, Pool, Recipe, Schedule, Stage, Train
 
 TEXT = """
 about = "a quote \\" and a line\\nbreak"
@@ -51,6 +51,7 @@ def test_settings_of_the_command_line(path: Path) -> None:
         [
             "name=other",
             "optimizer.lr = 1",
+            "optimizer.name=adamw",
             "optimizer.options.betas=[0.9, 0.99]",
             "train.precision=bf16",
             "train.channels_last=true",
@@ -65,7 +66,7 @@ def test_settings_of_the_command_line(path: Path) -> None:
         ],
     )
     assert recipe.name == "other" and recipe.model.backbone == "1000"
-    assert recipe.optimizer == Optimizer(lr=1.0, options={"betas": [0.9, 0.99]})
+    assert recipe.optimizer == Optimizer(name="adamw", lr=1.0, options={"betas": [0.9, 0.99]})
     assert recipe.train == Train(precision="bf16", channels_last=True, freeze=("features.body.layer1",))
     assert recipe.augment == Augment(resize=(512, 512)) and recipe.data == Data(root="/a=b/c d")
     assert recipe.pool.options == {"iterations": 5, "reduce_to": [64, 32], "normalize": "epn"}
@@ -95,6 +96,12 @@ def test_settings_of_the_command_line(path: Path) -> None:
         ("train.ema=1", ValueError, "`train.ema` must be in [0, 1); got 1.0"),
         ("optimizer.lr=-1", ValueError, "`optimizer.lr` must be zero or more; got -1.0"),
         ("optimizer.lr=nan", ValueError, "`optimizer.lr` must be zero or more; got nan"),
+        ("optimizer.momentum=-1", ValueError, "`optimizer.momentum` must be zero or more; got -1.0"),
+        ("optimizer.options={eps=-1}", ValueError, "`optimizer.options` = {'eps': -1} does not fit 'sgd'"),
+        ("stages.1.lr=-1", ValueError, "makes no optimizer: `lr` and `head_factor` must not be negative"),
+        ("schedule.factor=-1", ValueError, "`schedule.factor` must be zero or more; got -1.0"),
+        ("augment.std=[0, 0, 0]", ValueError, "`augment.std` must be more than zero; got [0.0, 0.0, 0.0]"),
+        ("data.workers=-1", ValueError, "`data.workers` must be zero or more; got -1"),
         ("schedule.end=0", ValueError, "`schedule.end` must be more than zero"),
         ("model.name=resnet50_isqrt_32k", ValueError, "choose one"),
         ("model.backbone=", ValueError, "no network is named"),
@@ -147,6 +154,14 @@ def test_pool_options_that_can_be_had(settings: list[str], tmp_path: Path) -> No
     ("values", "said"),
     [
         ({"schedule": Schedule(milestones=(3, 2))}, "must be increasing"),
+        ({"schedule": Schedule(milestones=(-1,))}, r"none below zero; got \[-1\]"),
+        ({"optimizer": Optimizer(nesterov=True, momentum=0)}, "makes no optimizer: Nesterov momentum requires"),
+        ({"optimizer": Optimizer(name="adamw", options={"eps": -1})}, "makes no optimizer: Invalid epsilon value: -1"),
+        ({"pool": Pool(options={"normalize": ["bn"]}), "train": Train(batch_size=1)}, "`pool.normalize` .* needs two"),
+        ({"model": Model(backbone="resnet18", head_layers=(8,)), "train": Train(batch_size=1)}, "`model.head_norm` is"),
+        ({"evaluate": Evaluate(crops=10), "augment": Augment(resize=(160,))}, r"size` = 224; got \[160\]"),
+        ({"model": Model(name="resnet50", head_layers=(7,))}, "`model.head_layers` is for a `model.backbone`"),
+        ({"model": Model(levels=("layer4",)), "init": Init(weights="a.safetensors")}, "`model.levels` is for a"),
         ({"init": Init(weights="a.pth", pretrained=True)}, "both give weights"),
         ({"model": Model(name="resnet50"), "init": Init(pretrained=True)}, "give the weights of resnet50 as a file"),
     ],
@@ -154,6 +169,12 @@ def test_pool_options_that_can_be_had(settings: list[str], tmp_path: Path) -> No
 def test_settings_that_do_not_go_together(values: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_recipe(Recipe(**{"model": Model(backbone="resnet18"), **values}))  # type: ignore[arg-type]
+
+
+def test_frozen_batch_norms_take_a_single_picture() -> None:
+    pool = Pool(options={"normalize": "bn"})
+    for settings in (Train(batch_size=1, freeze=("pool",)), Train(batch_size=1, freeze_norms=True)):
+        check_recipe(Recipe(model=Model(backbone="resnet18"), pool=pool, train=settings))
 
 
 def test_the_pool_of_a_named_network(tmp_path: Path) -> None:
@@ -168,7 +189,8 @@ def test_the_pool_of_a_named_network(tmp_path: Path) -> None:
 
 
 def test_a_written_recipe_reads_back_to_the_same(path: Path, tmp_path: Path) -> None:
-    recipe = read_recipe(path, ["optimizer.options.betas=[0.9, 0.99]", "augment.pca_noise=0.1", "data.root=ü\\x"])
+    settings = ["optimizer.name=adamw", "optimizer.options.betas=[0.9, 0.99]", "augment.pca_noise=0.1"]
+    recipe = read_recipe(path, [*settings, "data.root=ü\\x"])
     (tmp_path / "again.toml").write_text(to_toml(recipe))
     assert read_recipe(tmp_path / "again.toml") == recipe
     assert "iterations = 3" in to_toml(recipe)

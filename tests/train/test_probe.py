@@ -84,6 +84,8 @@ class TestSettings:
             ("folds=5", "at most all"),
             ("clip_norm=-1", "zero or more"),
             ("head_facto=1", "did you mean 'head_factor'"),
+            ("augment.size=0", "`augment.size` must be a positive integer; got 0"),
+            ("data.workers=-1", "`data.workers` must be zero or more; got -1"),
             ("augment.siz=32", "did you mean 'size'"),
             ("pretrained=yes", "true or false"),
             ("backbone=", "no backbone"),
@@ -326,3 +328,6 @@ def test_results_in_a_file_are_read_back(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"suite": "pro')
     assert read_runs(path) == [run] and rights([run]).tolist() == [[1, 0, 1]]
     assert read_runs(tmp_path / "none.jsonl") == []
+    path.write_text('{"suite": "probe", "key": "x"}\n')
+    with pytest.raises(ValueError, match=r"a result in .*runs.jsonl must have key, pool, seed; .* has no pool"):
+        read_runs(path)

@@ -1,6 +1,7 @@
 """A killed training goes on to the same end, bit for bit."""
 
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -14,7 +15,7 @@ from covpool.train.interrupt import Stopped
 from covpool.train.log import Event, read_log
 from covpool.train.loop import train
 from covpool.train.parse import to_toml
-from covpool.train.recipe import Recipe, Stage
+from covpool.train.recipe import Init, Model, Pool, Recipe, Stage
 from train.tiny import finish, make_tree, start, tiny_recipe, untimed_log
 
 
@@ -115,6 +116,61 @@ def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) ->
     assert torch.load(stopped / "state.pt", weights_only=True)["progress"]["step"] == 5
     train(recipe, stopped, resume=True)
     assert_same_end(whole, stopped)
+
+
+def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:
+    """With the state of the first epoch on disk."""
+
+    def cut(event: Event) -> None:
+        if event["event"] == "tick" and event["step"] == 5:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        train(recipe, run, on_event=cut)
+
+
+def test_a_run_goes_on_with_its_own_data_alone(recipe: Recipe, tmp_path: Path) -> None:
+    run, root = tmp_path / "run", make_tree(tmp_path / "tree", train=15)
+    stop_after_an_epoch(recipe, run)
+    written = (run / "state.pt").read_bytes()
+    moved = replace(recipe, data=replace(recipe.data, root=str(root)))
+    with pytest.raises(ValueError, match="tree are not those the run began with: 45 training pictures instead of 48"):
+        train(moved, run, resume=True)
+    for part in ("train", "test"):
+        (root / part / "red").rename(root / part / "rose")
+    with pytest.raises(ValueError, match="the class 'red' is missing, the class 'rose' is new"):
+        train(moved, run, resume=True)
+    assert (run / "state.pt").read_bytes() == written
+
+
+def test_states_of_earlier_covpools_are_resumed(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    stop_after_an_epoch(recipe, tmp_path / "killed")
+    path = tmp_path / "killed" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    torch.save({key: value for key, value in state.items() if key not in ("network", "data")}, path)
+    train(recipe, tmp_path / "killed", resume=True)
+    assert_same_end(whole, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["the recipe's network", "the checkpoint's own"])
+def test_the_first_weights_are_not_needed_again(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
+    weights = shutil.copy(whole / "last.safetensors", tmp_path / "first.safetensors")
+    started = replace(recipe, init=Init(weights=str(weights)))
+    if not is_named:
+        started = replace(started, model=Model(), pool=Pool())
+    train(started, tmp_path / "whole")
+    stop_after_an_epoch(started, tmp_path / "killed")
+    weights.unlink()
+    train(started, tmp_path / "killed", resume=True)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_half_written_files_of_a_killed_run_go(recipe: Recipe, tmp_path: Path) -> None:
+    stop_after_an_epoch(recipe, tmp_path / "run")
+    for name in (".state-0123abcd.pt", ".last-0123abcd.safetensors"):
+        (tmp_path / "run" / name).touch()
+    train(recipe, tmp_path / "run", resume=True)
+    assert not list((tmp_path / "run").glob(".*"))
 
 
 def test_a_finished_run_is_left_as_it_is(recipe: Recipe, whole: Path) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from covpool._check import require
 from covpool.bench.measure import busy_time, peak_memory, time_in_turns
+from covpool.bench.plots import check_picture
 from covpool.bench.record import environment
 from covpool.cli.data_option import split_data
 from covpool.cli.device_option import chosen_device
@@ -52,6 +53,8 @@ def probe_command(
     from covpool.train.probe_summary import summarize
 
     chosen = read_probe([*(settings or []), *given])
+    if plot is not None:
+        check_picture(plot)
     place = torch.device(chosen_device(device))
     known = read_runs(json) if json is not None else []
     where = environment(place, 0)

@@ -62,7 +62,7 @@ def train_command(
         raise typer.Exit(INTERRUPTED) from None
     console.print(_summary(result), markup=False, highlight=False, soft_wrap=True)
     if report and is_first:
-        _report(folder, console)
+        _report(folder, chosen, console)
 
 
 def _resumed(run: Path, settings: list[str]) -> Recipe:
@@ -78,12 +78,13 @@ def _resumed(run: Path, settings: list[str]) -> Recipe:
     return read_recipe(run / RECIPE, settings)
 
 
-def _report(run: Path, console: Console) -> None:
+def _report(run: Path, recipe: Recipe, console: Console) -> None:
     require("jinja2", "train")
+    from covpool.data.sets import open_data
     from covpool.train.report import write_report
 
     with console.status("judging the test images for the report"):
-        path = write_report(run)
+        path = write_report(run, splits=open_data(recipe.data))  # where they lie now, which the folder may not know
     console.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
 
 

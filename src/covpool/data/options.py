@@ -1,7 +1,12 @@
 """What a recipe says of images: which set, how they are cut, how they are varied."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from covpool._check import check_positive_int
+
+STRONGEST = 30  # of RandAugment's magnitudes
 
 Cache = Literal["none", "ram", "gpu"]
 
@@ -39,3 +44,37 @@ class Augment:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+
+def check_data(data: Data) -> None:
+    """Refuse numbers that cannot work, naming the setting."""
+    check_not_negative("data.workers", data.workers)
+
+
+def check_augment(augment: Augment) -> None:
+    """Refuse numbers that make no input of a picture, naming the setting.
+
+    >>> check_augment(Augment(size=0))
+    Traceback (most recent call last):
+    ValueError: `augment.size` must be a positive integer; got 0
+    """
+    check_positive_int("augment.size", augment.size)
+    for i, side in enumerate(augment.resize):
+        check_positive_int(f"augment.resize[{i}]", side)
+    for name in ("color_jitter", "pca_noise", "mixup", "cutmix"):
+        check_not_negative(f"augment.{name}", getattr(augment, name))
+    for name in ("scale", "ratio", "scales"):
+        bounds = getattr(augment, name)
+        if bounds and not (len(bounds) == 2 and 0 < bounds[0] <= bounds[1] < math.inf):
+            raise ValueError(f"`augment.{name}` must be [low, high], 0 < low <= high; got {list(bounds)}")
+    if not 0 <= augment.randaugment <= STRONGEST:
+        raise ValueError(f"`augment.randaugment` must be in [0, {STRONGEST}]; got {augment.randaugment}")
+    if not all(map(math.isfinite, augment.mean)):
+        raise ValueError(f"`augment.mean` must be finite; got {list(augment.mean)}")
+    if not all(0 < deviation < math.inf for deviation in augment.std):
+        raise ValueError(f"`augment.std` must be more than zero; got {list(augment.std)}")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"`{name}` must be zero or more; got {value}")

@@ -1,10 +1,17 @@
 """Files that are whole or not there at all."""
 
+import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from uuid import uuid4
+
+DIGITS = 8  # of a temporary name
+PROBE = 1 << 20  # bytes; a disk that has room for so much is not full
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -25,7 +32,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileNotFoundError(f"the folder of {str(path)!r} does not exist: make it first")
     if path.is_dir():
         raise IsADirectoryError(f"a file must be written, and {str(path)!r} is a folder: add a file name")
-    partial = path.with_name(f".{path.stem}-{uuid4().hex[:8]}{path.suffix}")
+    partial = path.with_name(f".{path.stem}-{uuid4().hex[:DIGITS]}{path.suffix}")
     try:
         partial.touch(exist_ok=False)
         usual_mode = partial.stat().st_mode
@@ -35,7 +42,37 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(partial, path)
         _sync_folder(path.parent)
+    except Exception as error:
+        refusal = _refusal(error, partial)
+        if refusal is None or refusal.errno not in NO_ROOM:
+            raise
+        raise OSError(
+            f"{str(path)!r} cannot be written: {refusal.strerror}. Make room and try again; the old file is whole"
+        ) from error
     finally:
+        partial.unlink(missing_ok=True)
+
+
+def _refusal(error: Exception, partial: Path) -> OSError | None:
+    """What the system said, where a library put it in words of its own; None if it was not the system."""
+    if isinstance(error, OSError):
+        return error
+    told = re.search(r"\(os error (\d+)\)", str(error))  # safetensors, whose Rust writes it so
+    if told:
+        return OSError(int(told[1]), os.strerror(int(told[1])))
+    try:
+        with open(partial, "ab") as file:  # torch does not tell: ask once more
+            file.write(bytes(PROBE))
+            os.fsync(file.fileno())
+    except OSError as refusal:
+        return refusal
+    return None
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what `replacing` could not, where the program was killed while it wrote `path`."""
+    path = Path(path)
+    for partial in path.parent.glob(f".{escape(path.stem)}-{'[0-9a-f]' * DIGITS}{escape(path.suffix)}"):
         partial.unlink(missing_ok=True)
 
 

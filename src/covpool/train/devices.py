@@ -41,7 +41,7 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
             strategy=devices.strategy,
             precision=PRECISIONS[precision],
         )
-    except (MisconfigurationException, ValueError) as error:
+    except (MisconfigurationException, ValueError, TypeError) as error:
         raise ValueError(
             f"`devices` must name what this machine has; got accelerator {devices.accelerator!r}, devices "
             f"{devices.devices!r}, strategy {devices.strategy!r}: {error}"

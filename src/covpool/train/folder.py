@@ -13,6 +13,8 @@ from covpool.train.parse import RECIPE, to_toml
 from covpool.train.recipe import Recipe
 
 LAST, BEST = "last.safetensors", "best.safetensors"
+WRITTEN = (RECIPE, log.FILE, state.FILE, LAST, BEST)  # by a run, besides tensorboard/ and the report
+LEFT_BEHIND = [RECIPE, log.FILE]  # by a run that broke before its first line in the log: nothing of worth
 
 
 def check(run: Path, *, resume: bool) -> None:
@@ -21,6 +23,9 @@ def check(run: Path, *, resume: bool) -> None:
         raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
     if not resume and ((run / state.FILE).exists() or log.read_log(run / log.FILE)):
         raise ValueError(f"{run} holds a run already: go on with `covpool train --resume {run}`, or name another --out")
+    found = [name for name in WRITTEN if (run / name).exists()]
+    if not resume and found and found != LEFT_BEHIND:
+        raise ValueError(f"{run} holds {' and '.join(found)}, which a run would write over: name another --out")
     place = next(path for path in (run, *run.absolute().parents) if path.exists())
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise ValueError(f"{run} cannot be a folder of a run: nothing can be written in {place}; name another --out")

@@ -35,8 +35,13 @@ class Log:
 
     def write(self, event: Event) -> None:
         """One event, on disk when this returns."""
-        with self.path.open("a") as file:
-            file.write(_line(event))
+        try:
+            with self.path.open("a") as file:
+                file.write(_line(event))
+        except OSError as error:
+            raise OSError(
+                f"{str(self.path)!r} cannot be written: {error.strerror}; the last saved state is kept"
+            ) from error
         if self._writer is None:
             return
         for key, value in event.items():
@@ -57,7 +62,7 @@ def _tensorboard(folder: Path, first_step: int) -> Any:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The events in a log, without a last line that was only half written.
+    """The events in a log, or in another file of JSON lines, without a last line that was only half written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -68,8 +73,19 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    text = path.read_text(errors="replace")
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [_read_line(line, path, number) for number, line in enumerate(whole, 1)]
+
+
+def _read_line(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"line {number} of {path} must be a JSON object; got {line[:40]!r}: remove that line")
+    return found
 
 
 def _line(event: Event) -> str:

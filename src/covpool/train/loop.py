@@ -7,16 +7,19 @@ from pathlib import Path
 from lightning.fabric import Fabric
 
 from covpool.data.sets import open_data
-from covpool.train import folder, state
+from covpool.io.atomic import remove_leftovers
+from covpool.train import folder, log, state
 from covpool.train.check import check_recipe
 from covpool.train.devices import is_sharded, make_fabric, reproducible
 from covpool.train.interrupt import StopRequests
 from covpool.train.log import Event
+from covpool.train.optimizer import make_optimizer
 from covpool.train.pool_init import init_pool_from_data
 from covpool.train.recipe import Recipe
 from covpool.train.session import OnEvent, Session
 from covpool.train.stage import StageTraining
 from covpool.train.stages import parts
+from covpool.train.trained_on import check_same_data
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,19 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric.launch()
     _check_strategy(fabric, recipe)
     _in_first(fabric, lambda: folder.check(run, resume=resume))
-    session = Session(fabric, recipe, run, open_data(recipe.data), on_event)
-    if not resume:  # only now, so that a mistake in the data or the network leaves nothing behind
-        _in_first(fabric, lambda: folder.claim(run, recipe))
+    splits = open_data(recipe.data)
     is_saved = resume and (run / state.FILE).is_file()  # killed before its first state was saved, a run begins anew
-    session.begin(state.load_state(run / state.FILE) if is_saved else None)
+    restored = state.load_state(run / state.FILE) if is_saved else None
+    if restored is not None:
+        check_same_data(restored.data, splits, recipe.data.root)
+    session = Session(fabric, recipe, run, splits, on_event, restored)
+    make_optimizer(session.network, recipe.optimizer)  # each stage makes its own: here one that cannot be is refused
+    # Only now, so that a mistake in the data, the network or the optimizer leaves nothing behind.
+    _in_first(fabric, lambda: _remove_leftovers(run) if resume else folder.claim(run, recipe))
+    session.begin()
     try:
         with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
-            if not is_saved:
+            if restored is None:
                 init_pool_from_data(session)
             for part in parts(recipe):
                 if session.progress.epoch < part.end:
@@ -82,6 +90,11 @@ def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
         )
     if recipe.train.sync_norms and fabric.device.type != "cuda":
         raise ValueError("`train.sync_norms` works on GPUs only: torch has no such batch norm for the CPU")
+
+
+def _remove_leftovers(run: Path) -> None:
+    for name in (state.FILE, log.FILE, folder.LAST, folder.BEST):
+        remove_leftovers(run / name)
 
 
 def _in_first(fabric: Fabric, act: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from covpool._files import read_tensors
 from covpool.io.checkpoint import read_metadata
 from covpool.models.head import last_linear
 from covpool.models.network import Network
+from covpool.models.networks import pool_of
 from covpool.models.rebuild import rebuild
 from covpool.models.weights import fill
 from covpool.train.pool_options import pool_options
@@ -32,7 +33,7 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
 
     `init.weights` may be a file of the backbone's weights, or a covpool checkpoint. Of a checkpoint, the features must
     fit; the pool is taken over where it is the same, and the classifier where the classes are the same too. A recipe
-    that names no network trains the checkpoint's own.
+    that names no network trains the checkpoint's own, whose pool it must not contradict.
 
     Args:
         recipe: its tables `model`, `pool` and `init`.
@@ -55,6 +56,7 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
         raise ValueError(f"{weights} does not say how its network is built: name it in the recipe, model.backbone=...")
     else:
         network = rebuild({**checkpoint["recipe"], "num_classes": len(classes)})
+        _check_own_pool(recipe, network)
     known = checkpoint["class_names"]
     same_classes = known is None or list(known) == list(classes)
     return Built(network, _take_over(network, weights, same_classes))
@@ -112,9 +114,24 @@ def _construct(recipe: Recipe, classes: int, *, backbone_weights: str | None = N
             f"`init.weights` = {backbone_weights!r} must be a covpool checkpoint for `model.name` = {model.name!r}: "
             "convert it with `covpool convert`, or name a model.backbone for the weights of a plain backbone"
         )
-    if model.block:
-        raise ValueError(f"`model.block` is for a `model.backbone`: use torchvision/{model.name.partition('_')[0]}")
     return covpool.create_model(model.name, classes, **options)
+
+
+def _check_own_pool(recipe: Recipe, network: Network) -> None:
+    """Refuse a recipe that tells of another pool than a checkpoint's own network has."""
+    kept = network.recipe
+    assert kept is not None
+    name = kept["pool"] if kept["kind"] == "attach" else pool_of(kept["name"])
+    own = {"name": name, "reduce_to": kept.get("reduce_to"), **kept["pool_options"]}
+    for key, said in {"name": recipe.pool.name, **pool_options(recipe)}.items():
+        said = list(said) if isinstance(said, tuple) else said
+        if key not in own or said != own[key]:
+            remedy = f"set pool.name={name}" if key == "name" else "leave it out"
+            raise ValueError(
+                f"`pool.{key}` = {said!r} is not what {recipe.init.weights} was made with, and a recipe that names no "
+                f"network trains the one in that file, with its pool {name!r}: {remedy}, or name a model.backbone to "
+                "build the pool and the classifier anew"
+            )
 
 
 def _backbone_name(model: Model) -> str:

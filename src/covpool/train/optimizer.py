@@ -10,7 +10,7 @@ BASE_LR = "initial_lr"  # of a group: what the schedule multiplies; the name tor
 
 
 def make_optimizer(network: Network, settings: Optimizer) -> torch.optim.Optimizer:
-    """SGD of torch for "sgd", else an optimizer of timm.
+    """SGD of torch for "sgd", else an optimizer of timm that works with first derivatives.
 
     Args:
         network: only parameters with requires_grad are taken.
@@ -36,9 +36,17 @@ def make_optimizer(network: Network, settings: Optimizer) -> torch.optim.Optimiz
         if group["name"] == head and settings.head_weight_decay is not None:
             group["weight_decay"] = settings.head_weight_decay
     try:
-        return _make(groups, settings)
+        made = _make(groups, settings)
+    except (AssertionError, ImportError) as error:  # timm's way to say that a package or a GPU is missing
+        raise ValueError(f"`optimizer.name` = {settings.name!r} cannot be used here: {error}") from error
     except TypeError as error:
         raise ValueError(f"`optimizer.options` = {settings.options} does not fit {settings.name!r}: {error}") from error
+    if getattr(made, "is_second_order", False):
+        raise ValueError(
+            f"`optimizer.name` = {settings.name!r} needs second derivatives, which a training here does not compute: "
+            "use another, such as adamw"
+        )
+    return made
 
 
 def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from covpool.train.log import read_log
 
 SUITE = "probe"
+REQUIRED = ("key", "pool", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,12 @@ def read_runs(path: Path) -> list[Run]:
     """The results in a file, without what others wrote there and without a last line that is only half there."""
     names = [field.name for field in dataclasses.fields(Run)]
     lines = [line for line in read_log(path) if line.get("suite") == SUITE]
+    for line in lines:
+        missing = [name for name in REQUIRED if name not in line]
+        if missing:
+            raise ValueError(
+                f"a result in {path} must have {', '.join(REQUIRED)}; {line} has no {missing[0]}: remove it"
+            )
     return [Run(**{name: line[name] for name in names if name in line}) for line in lines]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import covpool
 from covpool._check import check_positive_int, did_you_mean
-from covpool.data.options import Augment, Data
+from covpool.data.options import Augment, Data, check_augment, check_data, check_not_negative
 from covpool.train.convert import Text, listed, to_dataclass, typed
 from covpool.train.parse import set_value
 
@@ -82,9 +82,9 @@ def check_probe(probe: Probe) -> None:
     for name in ("epochs", "batch_size", "descriptors", "folds"):
         check_positive_int(name, getattr(probe, name))
     for name in ("reduce_to", "extend_lr", "momentum", "weight_decay", "head_factor", "warmup_epochs", "clip_norm"):
-        value = getattr(probe, name)
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"`{name}` must be zero or more; got {value}")
+        check_not_negative(name, getattr(probe, name))
+    check_data(probe.data)
+    check_augment(probe.augment)
     if not (0 < probe.held_out < 1 and probe.held_out * probe.folds <= 1):
         raise ValueError(
             f"`held_out` must be a part of the training images, in (0, 1), `folds` of which make at most all of them; "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from lightning.fabric import Fabric
@@ -19,12 +19,12 @@ from covpool.train.broken import BrokenImages
 from covpool.train.devices import is_sharded
 from covpool.train.log import Event, Log
 from covpool.train.metrics import accuracies
-from covpool.train.network import build_network
+from covpool.train.network import Built, build_network
 from covpool.train.recipe import Recipe
 from covpool.train.scores import scores
+from covpool.train.trained_on import describe_data
 
 OnEvent = Callable[[Event], None]
-Restored = tuple[state.Progress, dict[str, Any]]
 
 
 class Session:
@@ -36,13 +36,22 @@ class Session:
         run: its folder.
         splits: the images.
         on_event: is told what happens, in the first process only.
+        restored: the saved state to go on from.
     """
 
-    def __init__(self, fabric: Fabric, recipe: Recipe, run: Path, splits: Splits, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        recipe: Recipe,
+        run: Path,
+        splits: Splits,
+        on_event: OnEvent,
+        restored: state.State | None = None,
+    ) -> None:
         self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
         self.is_sharded = is_sharded(fabric)
         torch.manual_seed(recipe.seed)
-        built = build_network(recipe, splits.train.classes)
+        built = _build(recipe, splits, restored)
         self.network, self.notes = built.network, built.notes
         if recipe.train.channels_last:
             self.network.to(memory_format=torch.channels_last)
@@ -50,18 +59,17 @@ class Session:
             nn.SyncBatchNorm.convert_sync_batchnorm(self.network)
         self.held: nn.Module = self.network  # as the strategy holds it
         self.ema = self._make_ema()
-        self.progress = state.Progress()
-        self.tensors: dict[str, Any] = {}  # of a saved state, until the stage it belongs to is set up
+        self.is_resumed = restored is not None
+        self.progress = restored.progress if restored else state.Progress()
+        self.tensors = restored.tensors if restored else {}  # until the stage they belong to is set up
         self._on_event = on_event
         self._log: Log | None = None
         self._test: TestBatches | None = None
 
-    def begin(self, restored: Restored | None) -> None:
+    def begin(self) -> None:
         """Open the log, cut back to the step of a restored state."""
-        if restored is not None:
-            self.progress, self.tensors = restored
         if self.fabric.is_global_zero:
-            self._log = Log(self.run, None if restored is None else self.progress.step)
+            self._log = Log(self.run, self.progress.step if self.is_resumed else None)
         self.broken = {
             name: BrokenImages(images, self.progress.broken.setdefault(name, []))
             for name, images in (("train", self.splits.train), ("test", self.splits.test))
@@ -138,7 +146,8 @@ class Session:
         scaler = self.fabric.strategy.precision.state_dict()
         tensors = state.collect(self.held, optimizer, ema=self.ema, scaler=scaler)
         if self.fabric.is_global_zero:
-            state.save_state(self.run / state.FILE, self.progress, tensors)
+            whole = state.State(self.progress, tensors, self.network.recipe, describe_data(self.splits))
+            state.save_state(self.run / state.FILE, whole)
 
     def _make_ema(self) -> AveragedModel | None:
         """A copy whose counter stays on the CPU, so that no step waits for it."""
@@ -159,3 +168,10 @@ class Session:
             self.network.get_buffer(name).copy_(buffer)
             if self.ema is not None:
                 cast(Network, self.ema.module).get_buffer(name).copy_(buffer)
+
+
+def _build(recipe: Recipe, splits: Splits, restored: state.State | None) -> Built:
+    """The network; the weights it began with are not looked for again where a state has those it has come to."""
+    if restored is None or restored.network is None:
+        return build_network(recipe, splits.train.classes)
+    return Built(rebuild(restored.network), ["all weights from the saved state"])

@@ -61,7 +61,8 @@ class StageTraining:
         self.meter = Meter(network.pool, self.fabric.device)
         self.stepper = Stepper(self.fabric, self.model, self.optimizer, self.meter, self.recipe)
         if self.session.tensors:
-            state.restore(self.session.tensors, self.session.held, optimizer, ema=self.session.ema)
+            held, is_sharded = self.session.held, self.session.is_sharded
+            state.restore(self.session.tensors, held, optimizer, ema=self.session.ema, is_sharded=is_sharded)
             self.fabric.strategy.precision.load_state_dict(self.session.tensors["scaler"])
             self.session.tensors = {}
 

@@ -5,6 +5,8 @@ of it needs to be kept.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,19 +45,24 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)  # of the last evaluation
 
 
-def save_state(path: Path, progress: Progress, tensors: dict[str, Any]) -> None:
-    """Write the state; after a crash there is the old file or the new one.
+@dataclass
+class State:
+    """What a training continues from."""
 
-    Args:
-        path: of the file.
-        progress: how far it is.
-        tensors: of `collect`.
-    """
+    progress: Progress
+    tensors: dict[str, Any]  # of `collect`
+    network: dict[str, Any] | None = None  # from which `rebuild` makes it; states of earlier covpools do not say
+    data: dict[str, Any] = field(default_factory=dict)  # of `describe_data`; nor do they say this
+
+
+def save_state(path: Path, state: State) -> None:
+    """Write the state; after a crash there is the old file or the new one."""
+    about = {"progress": vars(state.progress), "network": state.network, "data": state.data}
     with replacing(path) as partial:
-        torch.save({"format": FORMAT, "progress": vars(progress), **tensors}, partial)
+        torch.save({"format": FORMAT, **about, **state.tensors}, partial)
 
 
-def load_state(path: Path) -> tuple[Progress, dict[str, Any]]:
+def load_state(path: Path) -> State:
     """What `save_state` wrote; nothing in the file is executed."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no saved state {os.fspath(path)}: nothing to resume")
@@ -68,7 +75,8 @@ def load_state(path: Path) -> tuple[Progress, dict[str, Any]]:
         raise ValueError(
             f"{os.fspath(path)} has format {form}, and this covpool reads {FORMAT}: use the one that wrote it"
         )
-    return Progress(**contents.pop("progress")), contents
+    progress, network, data = contents.pop("progress"), contents.pop("network", None), contents.pop("data", {})
+    return State(Progress(**progress), contents, network, data)
 
 
 def collect(
@@ -83,19 +91,55 @@ def collect(
         scaler: the state of the loss scaling of half precision.
     """
     averaged: dict[str, Tensor] = {} if ema is None else {k: v.cpu() for k, v in ema.state_dict().items()}
+    with _without_dtypes(optimizer):
+        learnt = get_optimizer_state_dict(network, optimizer, options=WHOLE)
     return {
         "model": get_model_state_dict(network, options=WHOLE),
-        "optimizer": get_optimizer_state_dict(network, optimizer, options=WHOLE),
+        "optimizer": learnt,
         "ema": averaged,
         "scaler": scaler,
     }
 
 
 def restore(
-    tensors: dict[str, Any], network: nn.Module, optimizer: torch.optim.Optimizer, *, ema: nn.Module | None
+    tensors: dict[str, Any],
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    ema: nn.Module | None,
+    is_sharded: bool = False,
 ) -> None:
     """Put everything that `collect` gave back in place, but for the scaler."""
-    set_model_state_dict(network, tensors["model"], options=WHOLE)
-    set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
+    if is_sharded:
+        set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
+    else:
+        _restore_optimizer(tensors["optimizer"], network, optimizer)
+    set_model_state_dict(network, tensors["model"], options=WHOLE)  # last: torch may fill an optimizer by a step
     if ema is not None:
         ema.load_state_dict(tensors["ema"])
+
+
+def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """By the names of parameters, in whatever order they were saved."""
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    groups = []
+    for group in optimizer.param_groups:
+        members = [names[parameter] for parameter in group["params"]]
+        before = next(each for each in saved["param_groups"] if members[0] in each["params"])
+        groups.append({**group, **before, "params": members})
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+
+
+@contextmanager
+def _without_dtypes(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Without the settings that torch's state dicts cannot hold; they come from the recipe, not from steps."""
+    groups = optimizer.param_groups
+    dtypes = [{key: value for key, value in group.items() if isinstance(value, torch.dtype)} for group in groups]
+    for group, found in zip(groups, dtypes, strict=True):
+        for key in found:
+            del group[key]
+    try:
+        yield
+    finally:
+        for group, found in zip(groups, dtypes, strict=True):
+            group.update(found)
