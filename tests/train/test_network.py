@@ -126,6 +126,8 @@ def test_mistakes(tmp_path: Path, checkpoint: Path) -> None:
     with pytest.raises(ValueError, match=r"the features in .* do not fit those of the recipe"):
         build_network(recipe(checkpoint, model=Model(backbone="torchvision/resnet18")), CLASSES)
     torch.save({}, tmp_path / "x.pth")
+    with pytest.raises(ValueError, match=r"does not say how its network is built: name it"):
+        build_network(recipe(tmp_path / "x.pth", model=Model()), CLASSES)
     with pytest.raises(ValueError, match=r"must be a covpool checkpoint for `model.name`"):
         build_network(recipe(tmp_path / "x.pth", model=Model(name="resnet18_isqrt_2k")), CLASSES)
 

@@ -46,14 +46,15 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
     """
     weights = recipe.init.weights
     checkpoint = read_metadata(weights) if weights and _is_checkpoint(weights) else None
+    is_named = bool(recipe.model.name or recipe.model.backbone)
+    if not is_named and (checkpoint is None or checkpoint["recipe"] is None):
+        raise ValueError(f"{weights} does not say how its network is built: name it in the recipe, model.backbone=...")
     if checkpoint is None:
         network = _construct(recipe, len(classes), backbone_weights=weights or None)
         origin = f"the backbone from {weights}" if weights else "the backbone as its library downloads it"
         return Built(network, [origin] if weights or recipe.init.pretrained else [])
-    if recipe.model.name or recipe.model.backbone:
+    if is_named:
         network = _construct(recipe, len(classes))
-    elif checkpoint["recipe"] is None:
-        raise ValueError(f"{weights} does not say how its network is built: name it in the recipe, model.backbone=...")
     else:
         network = rebuild({**checkpoint["recipe"], "num_classes": len(classes)})
         _check_own_pool(recipe, network)
