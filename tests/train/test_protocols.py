@@ -52,6 +52,38 @@ def small(name: str, root: Path, run: Path, *settings: str) -> Result:
         ("finetune-resnet50_deepten+indoor67", trees.make_indoor67, 2, ["augment.resize=[32]"]),
         ("inat2018-resnet152_isqrt_12k", trees.make_inat2018, 2, ["augment.resize=[36]"]),
         ("ablation-alpha", trees.make_imagenet, 2, ["augment.resize=[36]", "pool.name=mpn", "pool.alpha=0.7"]),
+        (
+            "ablation-compact",
+            trees.make_imagenet,
+            2,
+            ["augment.resize=[36]", "pool.reduce_to=[16,8]", "pool.project_to=8", "pool.groups=4"],
+        ),
+        ("ablation-iterations", trees.make_imagenet, 2, ["augment.resize=[36]", "pool.iterations=1"]),
+        (
+            "ablation-normalization",
+            trees.make_imagenet,
+            2,
+            [
+                "augment.resize=[36]",
+                "pool.name=mpn",
+                "pool.alpha=1.0",
+                "pool.normalization=frobenius",
+                "pool.normalize=epn",
+            ],
+        ),
+        (
+            "ablation-null_gradient",
+            trees.make_imagenet,
+            2,
+            ["augment.resize=[36]", "pool.name=mpn", "pool.null_gradient=released"],
+        ),
+        (
+            "ablation-postcomp",
+            trees.make_imagenet,
+            2,
+            ["augment.resize=[36]", "pool.postcomp=false", "pool.normalize=bn"],
+        ),
+        ("ablation-prenorm", trees.make_imagenet, 2, ["augment.resize=[36]", "pool.prenorm=frobenius"]),
         ("pack-cub200", trees.make_folder, 4, ["augment.resize=[32]"]),
     ],
 )
