@@ -94,6 +94,8 @@ def training_steps(
 def head_parts(channels: int, batch: int, positions: int, device: torch.device, seconds: float) -> Iterator[Record]:
     """What an iSQRT 32k head costs, part by part, each timed alone: reduction, pool, classifier, optimizer.
 
+    In wall time, and beside it the time in which the device is busy.
+
     Args:
         channels: of the backbone's last map.
         batch: images.
@@ -126,6 +128,7 @@ def head_parts(channels: int, batch: int, positions: int, device: torch.device, 
             median_ms=timing.median,
             p20_ms=timing.p20,
             p80_ms=timing.p80,
+            extra={"busy_ms": busy_time(calls[name], device)},
         )
 
 
