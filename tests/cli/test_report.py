@@ -2,6 +2,7 @@ from pathlib import Path
 
 from cli.runner import refused, run
 from covpool.train.folder import claim
+from covpool.train.loop import train
 from train.tiny import make_tree, tiny_recipe
 
 
@@ -15,3 +16,15 @@ def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     assert "is not the folder of a run: it has no recipe.toml" in refused("report", tmp_path)
+
+
+def test_data_that_were_moved(tmp_path: Path) -> None:
+    recipe = tiny_recipe(make_tree(tmp_path / "tree"))
+    train(recipe, tmp_path / "run")
+    (tmp_path / "tree").rename(tmp_path / "moved")
+    page = tmp_path / "run" / "report.html"
+    assert run("report", tmp_path / "run", "--device", "cpu").exit_code == 0
+    assert "there is no folder" in page.read_text()
+    assert run("report", tmp_path / "run", "--device", "cpu", "--root", tmp_path / "moved").exit_code == 0
+    assert "there is no folder" not in page.read_text()
+    assert "there is no folder" in refused("report", tmp_path / "run", "--root", tmp_path / "tree")
