@@ -9,6 +9,7 @@ import covpool
 from covpool.bench.candidates import EXACT_ROOT, Comparison, Function, isqrt, mpn, operations
 from covpool.bench.compare import Shape, compare
 from covpool.bench.decompositions import decompositions
+from covpool.bench.every_operation import every_operation
 from covpool.bench.limits import copy_rate, matmul_rate, pool_shares
 from covpool.bench.record import Record
 from covpool.bench.roots import roots
@@ -69,8 +70,12 @@ def _mpn_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Reco
 
 
 def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Some against the obvious way of writing them, then every one beside the covariance."""
     for name, comparison in operations().items():
         yield from compare(name, comparison, POOL_SHAPE[device.type], device, seconds, seed)
+    every = every_operation(POOL_SHAPE[device.type][-1], device)
+    comparison = Comparison(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))  # wait on the host
+    yield from compare("operations", comparison, POOL_SHAPE[device.type], device, seconds, seed)
 
 
 def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:

@@ -47,7 +47,7 @@ def bench(
         Path | None, typer.Option(help="draw the curves of the file given by --json into this picture")
     ] = None,
 ) -> None:
-    """Time operations and pools, forward and backward, with their error against float64 beside it."""
+    """Time every operation and pool, forward and backward, with its error against float64 beside it."""
     for suite in suites or ():
         if suite not in SUITES:
             raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
