@@ -104,7 +104,7 @@ def _embed(
 
 
 def _root(y: Tensor, eps: float) -> Tensor:
-    """(Y + eps I)^(1/2). No eigenvalue is below eps: only half of that is round-off, and without eps the rank tells."""
+    """(Y + eps I)^(1/2). No eigenvalue is below eps, so one below half of it is round-off; at eps 0 the rank tells."""
     return powm_eigh(_plus_eps(y, eps), 0.5, eps=eps / 2 if eps > 0 else "rank")
 
 
