@@ -13,6 +13,8 @@ if importlib.util.find_spec("triton") is None:
     collect_ignore_glob = ["test_*.py"]
 else:
     import triton
+    from triton.runtime.interpreter import GridExecutor
+    from triton.runtime.jit import JITFunction
 
     from covpool.kernels import shape, sqrtm  # noqa: F401  (brings every module of the package)
 
@@ -55,3 +57,18 @@ def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     """Each way of launching the chain in turn, whatever the batch."""
     replace(monkeypatch, "one_program_per_matrix", lambda batch: request.param)
     return bool(request.param)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A list that grows by one with every launch of a kernel."""
+    counted: list[Any] = []
+    owner, name = (GridExecutor, "__call__") if triton.knobs.runtime.interpret else (JITFunction, "run")
+    launch_kernel = getattr(owner, name)
+
+    def launch_and_count(self: Any, *args: Any, **options: Any) -> Any:
+        counted.append(self)
+        return launch_kernel(self, *args, **options)
+
+    monkeypatch.setattr(owner, name, launch_and_count)
+    return counted

@@ -1,5 +1,7 @@
 """covpool.kernels.sqrtm: the root of given matrices and its gradient against float64."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -89,6 +91,40 @@ def test_nan_stays_in_its_item() -> None:
     z, ds = sqrtm.forward(s, *options), sqrtm.backward(s, g, *options)
     assert z[0].isnan().any() and ds[0].isnan().any()
     assert torch.equal(z[1], clean[1]) and torch.equal(ds[1], clean_ds[1])
+
+
+def test_the_symmetric_part_counts() -> None:
+    s, g = matrices(2, 5), symmetric(2, 5)
+    expected, expected_ds = exact(s, g, 3, True)
+    skew = randn(2, 5, 5, seed=2)
+    skew = skew - skew.mT
+    assert relative_error(sqrtm.forward(s + skew, 3, True, "float32"), expected) <= 1e-5
+    # a gradient that is nearly all skew has a direction as accurate as any
+    ds = sqrtm.backward(s + skew, g + 1e3 * skew, 3, True, "float32")
+    assert relative_error(ds, expected_ds) <= 1e-3
+
+
+def test_any_strides() -> None:
+    s, g = matrices(2, 20), randn(2, 20, 20, seed=1)
+    options = (3, True, "tf32")
+    z, ds = sqrtm.forward(s, *options), sqrtm.backward(s, g, *options)
+    apart = torch.stack([s, torch.full_like(s, torch.nan)], -1)[..., 0]
+    assert torch.equal(sqrtm.forward(apart, *options), z)
+    assert torch.equal(sqrtm.backward(apart, g.mT.contiguous().mT, *options), ds)
+    assert torch.equal(sqrtm.backward(s, g.mT, *options), ds)
+    once = torch.ones(1, 1, 1, device=DEVICE).expand(2, 20, 20)
+    assert torch.equal(sqrtm.backward(s, once, *options), sqrtm.backward(s, once.contiguous(), *options))
+
+
+@pytest.mark.parametrize("launch", [True], indirect=True, ids=["program_per_matrix"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.usefixtures("launch")
+def test_few_launches(precision: str, launched: list[Any]) -> None:
+    s = matrices(2, 20)
+    sqrtm.forward(s, 5, True, precision)
+    forward = len(launched)
+    sqrtm.backward(s, s, 5, True, precision)
+    assert forward <= 4 and len(launched) - forward <= 6
 
 
 def test_refuses_eight_iterations() -> None:

@@ -12,6 +12,7 @@ from covpool.kernels.tiles import (
     add_diagonal,
     load_operand,
     step_nt,
+    store_matrix,
     store_symmetric,
     tile_pointers,
     triangle_offsets,
@@ -75,12 +76,7 @@ def store_result(out, scale, i, j, value, c,
         offsets, inside = triangle_offsets(i, j, c, T)
         tl.store(out + offsets, value, mask=inside)
     elif KIND == MATRIX:
-        rows = i * T + tl.arange(0, T)
-        columns = j * T + tl.arange(0, T)
-        inside = (rows[:, None] < c) & (columns[None, :] < c)
-        tl.store(tile_pointers(out, i, j, c, T, T), value, mask=inside)
-        if i != j:
-            tl.store(tile_pointers(out, j, i, c, T, T), tl.trans(value), mask=tl.trans(inside))
+        store_matrix(out, i, j, value, c, T)
     else:
         store_symmetric(out, i, j, value, SIZE, PARTS, T)
 

@@ -1,39 +1,52 @@
 """The Newton-Schulz root of given matrices on the GPU, forward and backward, as raw operations without autograd."""
 
+from typing import Any
+
 import torch
+import triton
 from torch import Tensor
 
-from covpool.kernels.features import TINY, squared_lengths
+from covpool.kernels import matrices
+from covpool.kernels.features import TINY
 from covpool.kernels.launch import MATRIX, Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.vmap import fold_vmap
 
 
-def _operand(run: Chain, value: Tensor) -> Tensor:
-    """(b, c, c) float32 matrices as (b, parts, size, size) operands, padded with zeros."""
-    c = value.shape[-1]
-    out = run.empty(value.shape[0]).zero_()
-    out[:, 0, :c, :c] = value
-    if run.mode.parts == 2:
-        out[:, 1, :c, :c] = value - out[:, 0, :c, :c]
-    return out
+def _normalized(run: Chain, s: Tensor, postcomp: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The operand A = s / t, the traces t, and the scales of the result."""
+    a, traces, scales = run.empty(run.b), s.new_empty(run.b), s.new_empty(run.b)
+    matrices.normalize_kernel[(run.items, run.b)](
+        s, a, traces, scales, s.shape[1], *s.stride(), TINY, run.mode.y_scale, 1 / run.mode.y_scale,
+        COMPENSATED=postcomp, **_constants(run),
+    )  # fmt: skip
+    return a, traces, scales
 
 
-def _trace(s: Tensor) -> tuple[Tensor, Tensor]:
-    """The traces (b, 1, 1) and their reciprocals, zero for a zero matrix."""
-    t = s.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-    zero = t.abs() < TINY
-    return t, torch.where(zero, 0, 1 / torch.where(zero, 1, t))
+def _direction(run: Chain, g: Tensor) -> tuple[Tensor, Tensor]:
+    """The operand H, the symmetric part of g over its norm, and these norms."""
+    squares, norms = g.new_empty(run.b, run.items, dtype=torch.float64), g.new_empty(run.b)
+    h, grid, constants = run.empty(run.b), (run.items, run.b), _constants(run)
+    del constants["PARTS"]
+    c = g.shape[1]
+    matrices.squares_of_tiles_kernel[grid](g, squares, c, *g.stride(), run.items, **constants)
+    matrices.matrix_direction_kernel[grid](
+        g, squares, norms, h, c, *g.stride(), run.items, run.mode.direction_scale * run.mode.y_scale,
+        ITEMS=triton.next_power_of_2(run.items), **_constants(run),
+    )  # fmt: skip
+    return h, norms
+
+
+def _constants(run: Chain) -> dict[str, Any]:
+    return {"SIZE": run.size, "PARTS": run.mode.parts, "T": run.tiling.tile, "num_warps": run.tiling.warps}
 
 
 @torch.library.custom_op("covpool::sqrtm_forward", mutates_args=())
 def forward(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    """The root of symmetric matrices (b, c, c), normalised by their trace."""
+    """The root of the symmetric part of matrices (b, c, c) in float32, normalised by their trace."""
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
-    t, reciprocal = _trace(s)
-    a = _operand(run, s * reciprocal * run.mode.y_scale)
-    scales = (t.flatten().sqrt() if postcomp else torch.ones_like(t.flatten())) / run.mode.y_scale
+    a, _, scales = _normalized(run, s, postcomp)
     out = s.new_empty(b, c, c)
     run.value(a, out, scales, c, MATRIX)
     return out
@@ -46,20 +59,18 @@ def _(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
 
 @torch.library.custom_op("covpool::sqrtm_backward", mutates_args=())
 def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    """The gradient in s from a symmetric upstream gradient g."""
+    """The symmetric gradient in s from that of the root, of which the symmetric part counts."""
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
-    _, reciprocal = _trace(s)
-    a = _operand(run, s * reciprocal * run.mode.y_scale)
-    norm = squared_lengths(g.flatten(1).contiguous()).sum(1).sqrt().float().reshape(b, 1, 1)
-    scale = run.mode.direction_scale
-    h = _operand(run, g * (scale / torch.where(norm == 0, 1, norm)) * run.mode.y_scale)
+    a, traces, _ = _normalized(run, s, postcomp)
+    h, norms = _direction(run, g)
     _, slope, sums = run.pair(a, h, factor=False)
-    value, inner = sums.sum(1)[:, :, None, None].unbind(1)
-    coefficient = (0.5 * value if postcomp else 0) - inner
-    gradient = slope[:, :, :c, :c].float().sum(1)
-    gradient.diagonal(dim1=-2, dim2=-1).add_(coefficient[..., 0])
-    return gradient * (norm / scale) * (reciprocal.sqrt() if postcomp else reciprocal)
+    out = s.new_empty(b, c, c)
+    matrices.matrix_gradient_kernel[(run.items, b)](
+        slope, sums, norms, traces, out, c, 1 / run.mode.direction_scale, 0.5 if postcomp else 0.0, TINY, run.items,
+        COMPENSATED=postcomp, ITEMS=triton.next_power_of_2(run.items), **_constants(run),
+    )  # fmt: skip
+    return out
 
 
 @backward.register_fake

@@ -145,6 +145,17 @@ def store_symmetric(base, i, j, value, SIZE: tl.constexpr, PARTS: tl.constexpr, 
 
 
 @triton.jit
+def store_matrix(base, i, j, value, c, T: tl.constexpr):
+    """Store what of a tile lies inside a symmetric c x c matrix in float32, and its mirror image."""
+    rows = i * T + tl.arange(0, T)
+    columns = j * T + tl.arange(0, T)
+    inside = (rows[:, None] < c) & (columns[None, :] < c)
+    tl.store(tile_pointers(base, i, j, c, T, T), value, mask=inside)
+    if i != j:
+        tl.store(tile_pointers(base, j, i, c, T, T), tl.trans(value), mask=tl.trans(inside))
+
+
+@triton.jit
 def add_diagonal(value, i, j, amount, T: tl.constexpr):
     """value + amount I on tile (i, j)."""
     rows = i * T + tl.arange(0, T)

@@ -111,41 +111,44 @@ _Root.with_jvp = _RootJvp
 
 
 class _RootByKernels(Differentiable):
-    """The same by our kernels; a derivative of the derivative, and the tangent, go through torch's operations."""
+    """The same of the symmetric part of a by our kernels, which take that part themselves.
+
+    A derivative of the derivative, and the tangent, go through torch's operations.
+    """
 
     @staticmethod
-    def forward(s: Tensor, iterations: int, postcomp: bool, precision: Precision) -> Tensor:
+    def forward(a: Tensor, iterations: int, postcomp: bool, precision: Precision) -> Tensor:
         from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
 
-        z: Tensor = sqrtm.forward(s, iterations, postcomp, precision)
+        z: Tensor = sqrtm.forward(a, iterations, postcomp, precision)
         return z
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        s, *ctx.options = inputs
-        ctx.save_for_backward(s)
-        ctx.save_for_forward(s)
+        a, *ctx.options = inputs
+        ctx.save_for_backward(a)
+        ctx.save_for_forward(a)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        (s,) = ctx.saved_tensors
+        (a,) = ctx.saved_tensors
         iterations, postcomp, precision = ctx.options
         with outside_autocast(g):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                ds = _adjoint(s, g, iterations, "trace", postcomp)
+                da = _adjoint(symmetrize(a), g, iterations, "trace", postcomp)
             else:
                 from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
 
-                ds = sqrtm.backward(s, symmetrize(g), iterations, postcomp, precision)
-        return ds, None, None, None
+                da = sqrtm.backward(a, g, iterations, postcomp, precision)
+        return da, None, None, None
 
 
 class _RootByKernelsJvp(_RootByKernels):
     @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
-        (s,) = ctx.saved_tensors
+    def jvp(ctx: Any, da: Tensor, *_: Any) -> Tensor:
+        (a,) = ctx.saved_tensors
         iterations, postcomp, _ = ctx.options
-        return _tangent(s, ds, iterations, "trace", postcomp)
+        return _tangent(symmetrize(a), symmetrize(da), iterations, "trace", postcomp)
 
 
 _RootByKernels.with_jvp = _RootByKernelsJvp
@@ -188,12 +191,12 @@ def sqrtm_newton_schulz(
     with outside_autocast(a):
         a = at_least_float32(a)
         check_iteration(iterations, prenorm, a.dtype)
-        s = symmetrize(a.reshape(-1, *a.shape[-2:]))
+        matrices = a.reshape(-1, *a.shape[-2:])
         if exporting():
-            return root(s, iterations, prenorm, postcomp).reshape(a.shape)
+            return root(symmetrize(matrices), iterations, prenorm, postcomp).reshape(a.shape)
         served = kernels_serve(a, a.shape[-1], iterations, prenorm)
         if choose_backend(backend, a.device.type, served) == "triton":
-            z: Tensor = _RootByKernels.call(s, iterations, postcomp, product_precision)
+            z: Tensor = _RootByKernels.call(matrices, iterations, postcomp, product_precision)
         else:
-            z = _Root.call(s, iterations, prenorm, postcomp)
+            z = _Root.call(symmetrize(matrices), iterations, prenorm, postcomp)
         return z.reshape(a.shape)
