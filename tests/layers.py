@@ -10,8 +10,8 @@ SOURCE = ROOT / "src" / "covpool"
 
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
-    *("_check", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models", "diagnostics", "io", "data"),
-    *("covpool", "train", "bench", "demo", "cli", "__main__"),
+    *("_check", "_cores", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models", "diagnostics", "io"),
+    *("data", "covpool", "train", "bench", "demo", "cli", "__main__"),
 )
 CORE = ("_check", "_registry", "kernels", "ops", "pools", "blocks")
 WITH_MODULES = ("pools", "blocks", "models")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from covpool.demo import folder, pictures, trainings
+from covpool.demo import folder, pictures
 from covpool.demo.trainings import Training, plan, train_all
 from covpool.train.log import FILE, Event, read_log
 
@@ -116,7 +116,3 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a file"):
         folder.prepare(tmp_path / "letter.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
-
-
-def test_cores_are_counted() -> None:
-    assert 1 <= trainings.usable_cores() <= (os.cpu_count() or 1)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from covpool._check import require
+from covpool._cores import usable_cores
 from covpool.cli.errors import INTERRUPTED
 from covpool.train.log import Event
 from covpool.train.stages import total_steps
@@ -36,7 +37,7 @@ def demo(
         require(module, extra)
     from covpool.demo.folder import PAGE, PLOT, conclude, prepare  # seconds, which the other commands need not wait
     from covpool.demo.results import verdict
-    from covpool.demo.trainings import train_all, usable_cores
+    from covpool.demo.trainings import train_all
 
     console, start = Console(), time.perf_counter()
     trainings = prepare(out, seeds=seeds, epochs=epochs)

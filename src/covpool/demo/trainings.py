@@ -89,11 +89,6 @@ def train_all(trainings: Sequence[Training], *, jobs: int, on_event: OnEvent) ->
         _train_in_processes(left, min(jobs, len(left)), on_event)
 
 
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _check_same(training: Training) -> None:
     kept = training.run / RECIPE
     if not kept.is_file():

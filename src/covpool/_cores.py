@@ -1,0 +1,8 @@
+"""How many cores there are to use."""
+
+import os
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
