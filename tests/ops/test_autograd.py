@@ -1,10 +1,13 @@
 """covpool.ops._autograd: the Function that compiles and the one that has a forward derivative."""
 
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import covpool.ops  # noqa: F401  (brings every Function)
 from covpool.ops._autograd import Differentiable
 from ops.oracles import randn
 
@@ -68,3 +71,17 @@ def test_compiles_because_the_plain_class_is_taken() -> None:
     z = torch.compile(Cube.call, fullgraph=True, backend="aot_eager")(x)
     (dx,) = torch.autograd.grad(z.sum(), x)
     torch.testing.assert_close(dx, 3 * x.detach() ** 2)
+
+
+def every_function(base: type[Differentiable]) -> Iterator[type[Differentiable]]:
+    for function in base.__subclasses__():
+        yield function
+        yield from every_function(function)
+
+
+def test_every_function_names_the_arguments_of_its_forward() -> None:
+    found = [function for function in every_function(Differentiable) if function.__module__.startswith("covpool.")]
+    assert len(found) >= 10
+    for function in found:
+        kinds = {parameter.kind for parameter in inspect.signature(function.forward).parameters.values()}
+        assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD}, function

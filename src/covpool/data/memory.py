@@ -44,7 +44,8 @@ class DecodedImages:
         self.pieces: list[Tensor] = []  # uint8 (pixels, 3): PIECE pictures each, one after another
         pictures = enumerate(_decode_all(images, prepare, processes))
         for start in range(0, len(images), PIECE):
-            self.pieces.append(torch.cat([self._note(*picture) for picture in islice(pictures, PIECE)]))
+            piece = [self._note(*picture) for picture in islice(pictures, PIECE)]
+            self.pieces.append(torch.from_numpy(np.concatenate(piece)))  # torch.cat wakes all threads for each picture
             if on_progress is not None:
                 on_progress(min(start + PIECE, len(images)), len(images))
         areas = self.sizes.prod(1)
@@ -62,12 +63,12 @@ class DecodedImages:
         pixels = self.pieces[index // PIECE][start : start + height * width]
         return Image.fromarray(pixels.view(height, width, 3).numpy())
 
-    def _note(self, index: int, pixels: Pixels | BrokenImage) -> Tensor:
+    def _note(self, index: int, pixels: Pixels | BrokenImage) -> Pixels:
         if isinstance(pixels, BrokenImage):
             self.reasons[index] = pixels.reason
-            return torch.zeros(0, 3, dtype=torch.uint8)
+            return np.zeros((0, 3), np.uint8)
         self.sizes[index] = torch.tensor(pixels.shape[:2])
-        return torch.from_numpy(pixels).view(-1, 3)
+        return pixels.reshape(-1, 3)
 
 
 def decoding_processes(pictures: int, workers: int) -> int:

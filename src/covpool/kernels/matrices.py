@@ -51,7 +51,7 @@ def normalize_kernel(s, a, traces, scales, c, stride_b, stride_i, stride_j, tiny
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     s += matrix * stride_b
-    t = trace_of_matrix(s, c, stride_i.to(tl.int64) + stride_j)
+    t = trace_of_matrix(s, c, stride_i + stride_j)
     if tl.program_id(0) == 0:
         tl.store(traces + matrix, t)
         tl.store(scales + matrix, tl.sqrt(t) * factor if COMPENSATED else t * 0.0 + factor)
@@ -106,4 +106,4 @@ def matrix_gradient_kernel(slope, sums, norms, traces, out, c, undo, value_facto
     zero = tl.abs(t) < tiny
     t = tl.where(zero, 1.0, t)
     tile = tl.where(zero, 0.0, tile / (tl.sqrt(t) if COMPENSATED else t))
-    store_matrix(out + matrix * c.to(tl.int64) * c, i, j, tile, c, T)
+    store_matrix(out + matrix * c * c, i, j, tile, c, T)

@@ -1,7 +1,8 @@
 """How our autograd Functions are called, so that every transform of torch holds at once.
 
 A Function that defines `jvp` cannot be compiled, and one that does not has no forward-mode derivative. Each Function
-therefore has a subclass that adds `jvp`; compilation takes the plain one.
+therefore has a subclass that adds `jvp`; compilation takes the plain one. `forward` names all its arguments: torch up
+to 2.11 at least counts them, where no gradient is wanted, to see whether the first is the context.
 """
 
 from typing import Any

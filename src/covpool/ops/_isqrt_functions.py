@@ -72,9 +72,9 @@ class ByEigenvalues(Differentiable):
 
     @staticmethod
     def forward(
-        x: Tensor, w: Tensor | None, operand: Tensor, eigenvalues: Tensor, u: Tensor, t: Tensor, *options: Any
-    ) -> Tensor:
-        iterations, _, postcomp = options
+        x: Tensor, w: Tensor | None, operand: Tensor, eigenvalues: Tensor, u: Tensor, t: Tensor,
+        iterations: int, prenorm: Prenorm, postcomp: bool,
+    ) -> Tensor:  # fmt: skip
         scale = t.sqrt() if postcomp else torch.ones_like(t)
         return spectral(operand, eigenvalues, u, scale, smaller(*x.shape[-2:]), iterations)
 
@@ -123,8 +123,9 @@ class ByKernels(Differentiable):
 
     @staticmethod
     def forward(
-        x: Tensor, w: Tensor | None, z: Tensor, a: Tensor, mean: Tensor, squares: Tensor, *options: Any
-    ) -> Tensor:
+        x: Tensor, w: Tensor | None, z: Tensor, a: Tensor, mean: Tensor, squares: Tensor,
+        form: Polynomial, iterations: int, postcomp: bool, precision: str,
+    ) -> Tensor:  # fmt: skip
         return z.view_as(z)
 
     @staticmethod
