@@ -32,3 +32,11 @@ def test_one_tile_of_one_part_stays_on_the_chip() -> None:
 def test_large_batches_give_each_matrix_a_program() -> None:
     assert shape.one_program_per_matrix(128)
     assert not shape.one_program_per_matrix(1)
+
+
+@pytest.mark.parametrize(("few", "last"), [(shape.FEW_PAIR_PROGRAMS, 29), (shape.FEW_PROGRAMS, 42)])
+def test_few_matrices_are_cut_into_more_tiles(few: int, last: int) -> None:
+    coarse = shape.Tiling(128, 64, 8, 3, 128, 8)
+    fine = shape.Tiling(64, 64, 4, 3, 128, 8)
+    assert [shape.finer(coarse, b, 256, few) for b in (1, last, last + 1, 1000)] == [fine, fine, coarse, coarse]
+    assert shape.finer(fine, 1, 64, few) == fine

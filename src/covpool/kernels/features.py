@@ -22,6 +22,7 @@ POSITION_BLOCK = 64
 MOMENT_CHANNELS = 32  # few, with many positions at a time: each pass over positions waits for memory
 MOST_POSITIONS = 1024  # that a program can hold, so as to load them once
 MOMENT_POSITIONS = 256  # at a time, of more
+DIRECTION_TILE = 64  # small, as all it does is wait for memory
 SHARES = 16  # into which a vector is cut to sum its squares
 SHARE_BLOCK = 4096  # of a share's entries at a time
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero

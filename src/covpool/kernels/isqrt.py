@@ -11,10 +11,18 @@ import triton
 from torch import Tensor
 
 from covpool.kernels import products
-from covpool.kernels.features import MOMENT_CHANNELS, SHARES, TINY, Features, direction_kernel, squared_lengths
+from covpool.kernels.features import (
+    DIRECTION_TILE,
+    MOMENT_CHANNELS,
+    SHARES,
+    TINY,
+    Features,
+    direction_kernel,
+    squared_lengths,
+)
 from covpool.kernels.launch import OPERAND, TRIANGLE, Chain
 from covpool.kernels.precision import Mode, mode
-from covpool.kernels.shape import padded
+from covpool.kernels.shape import padded, triangle_tiles
 from covpool.kernels.vmap import fold_vmap
 
 
@@ -47,10 +55,10 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
     wt = torch.empty_like(kt)
     _product(kt, p, wt, None, run)
     out = f.mean.new_empty(f.b, triangle(f.c))
-    tiles = width // run.tiling.channel_tile
-    products.triangle_kernel[(math.comb(tiles + 1, 2), f.b)](
+    products.triangle_kernel[(triangle_tiles(width, run.tiling.channel_tile), f.b)](
         kt, wt, out, scales, f.c, kt.stride(0), kt.stride(2), kt.stride(1), run.size, out.stride(0),
-        TILES=tiles, PARTS=m.parts, T=run.tiling.channel_tile, BK=run.tiling.inner, **_channel_launch(run),
+        TILES=width // run.tiling.channel_tile, PARTS=m.parts, T=run.tiling.channel_tile, BK=run.tiling.inner,
+        **_channel_launch(run),
     )  # fmt: skip
     return out, x.new_empty(0, dtype=m.storage), f.mean, f.squares
 
@@ -71,7 +79,7 @@ def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
     h = run.empty(f.b)
-    norms = _direction(g, h, f.c, m.direction_scale * m.y_scale, run.tiling.tile, run.tiling.warps)
+    norms = _direction(g, h, f.c, m.direction_scale * m.y_scale)
     _, slope, sums = run.pair(a, h, factor=False)
     del h
     k, _, trace, _ = f.operands((padded(f.n, run.tiling.tile), run.size), None, 1.0, postcomp)
@@ -85,7 +93,7 @@ def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Te
     width = padded(f.c, run.tiling.channel_tile)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
     s = k.new_empty(f.b, m.parts, width, width)
-    norms = _direction(g, s, f.c, m.direction_scale, run.tiling.channel_tile, run.tiling.channel_warps)
+    norms = _direction(g, s, f.c, m.direction_scale)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
     a, h = run.empty(f.b), run.empty(f.b)
@@ -100,13 +108,12 @@ def _channel_launch(run: Chain) -> dict[str, Any]:
     return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.stages}
 
 
-def _direction(g: Tensor, h: Tensor, c: int, scale: float, tile: int, warps: int) -> Tensor:
+def _direction(g: Tensor, h: Tensor, c: int, scale: float) -> Tensor:
     """The direction of the gradient of a triangle, as the operand h = scale H; returns the norms of the gradients."""
     b, parts, size, _ = h.shape
     squares, norms = squared_lengths(g), g.new_empty(b, dtype=torch.float32)
-    direction_kernel[(math.comb(size // tile + 1, 2), b)](
-        g, squares, norms, h, c, g.stride(0), scale,
-        SHARES=SHARES, SIZE=size, PARTS=parts, T=tile, num_warps=warps,
+    direction_kernel[(triangle_tiles(size, DIRECTION_TILE), b)](
+        g, squares, norms, h, c, g.stride(0), scale, SHARES=SHARES, SIZE=size, PARTS=parts, T=DIRECTION_TILE,
     )  # fmt: skip
     return norms
 
@@ -128,9 +135,9 @@ def _gradient(
         x.stride(0), z.stride(0), x2.stride(0), z2.stride(0), features_k.stride(0), row, column,
         x.stride(2), z.stride(2), x2.stride(2), z2.stride(2), x.stride(1), z.stride(1), x2.stride(1), z2.stride(1),
         features_k.stride(1), x.shape[3], x2.shape[3], f.n, f.c, *out.stride(), columns,
-        1 / (run.mode.direction_scale * run.mode.k_scale), *factors, run.items, TINY, math.sqrt(f.n),
+        1 / (run.mode.direction_scale * run.mode.k_scale), *factors, sums.shape[1], TINY, math.sqrt(f.n),
         SECOND=second is not None, WEIGHTED=f.w is not None, COMPENSATED=postcomp,
-        ITEMS=triton.next_power_of_2(run.items), PARTS=run.mode.parts, TI=tile_i, TJ=tile_j, BK=run.tiling.inner,
+        ITEMS=triton.next_power_of_2(sums.shape[1]), PARTS=run.mode.parts, TI=tile_i, TJ=tile_j, BK=run.tiling.inner,
         **_channel_launch(run),
     )  # fmt: skip
     return out

@@ -1,10 +1,13 @@
 """Tile sizes, padding and the number of warps and pipeline stages: pure functions of shape, precision and device."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from covpool.kernels.gpu import MUCH
 
 LARGEST_BATCH = 65535  # of a launch's second axis
+FEW_PROGRAMS = 128  # fewer leave multiprocessors of a large GPU without work
+FEW_PAIR_PROGRAMS = 88  # the same with the derivative, whose small tiles lose more: two thirds of an H200
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,22 @@ def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
     if order <= 64:
         return Tiling(64, inner, 4, 3, 128, 8)
     return Tiling(128, inner, 8, 3, 128, 8)
+
+
+def triangle_tiles(size: int, tile: int) -> int:
+    """How many tiles the upper triangle of a matrix has.
+
+    >>> triangle_tiles(256, 128)
+    3
+    """
+    return math.comb(size // tile + 1, 2)
+
+
+def finer(t: Tiling, batch: int, size: int, few: int) -> Tiling:
+    """Tiles of 64 instead of 128 where these would make fewer programs than `few`. The layout in memory is the same."""
+    if t.tile <= 64 or batch * triangle_tiles(size, t.tile) >= few:
+        return t
+    return replace(t, tile=64, warps=4)
 
 
 def padded(size: int, multiple: int) -> int:

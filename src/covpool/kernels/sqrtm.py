@@ -67,8 +67,8 @@ def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: s
     _, slope, sums = run.pair(a, h, factor=False)
     out = s.new_empty(b, c, c)
     matrices.matrix_gradient_kernel[(run.items, b)](
-        slope, sums, norms, traces, out, c, 1 / run.mode.direction_scale, 0.5 if postcomp else 0.0, TINY, run.items,
-        COMPENSATED=postcomp, ITEMS=triton.next_power_of_2(run.items), **_constants(run),
+        slope, sums, norms, traces, out, c, 1 / run.mode.direction_scale, 0.5 if postcomp else 0.0, TINY,
+        sums.shape[1], COMPENSATED=postcomp, ITEMS=triton.next_power_of_2(sums.shape[1]), **_constants(run),
     )  # fmt: skip
     return out
 
