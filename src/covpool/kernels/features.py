@@ -19,7 +19,7 @@ from covpool.kernels.tiles import (
 
 CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
-MOMENT_CHANNELS = 32  # few, with many positions at a time: each pass over positions waits for memory
+MOMENT_CHANNELS = 16  # few, with many positions at a time: each pass over positions waits for memory
 MOST_POSITIONS = 1024  # that a program can hold, so as to load them once
 MOMENT_POSITIONS = 256  # at a time, of more
 DIRECTION_TILE = 64  # small, as all it does is wait for memory
@@ -195,7 +195,7 @@ class Features:
         moments_kernel[(self.b, self.blocks)](
             self.x, self._weights(), mean, squares, self.n, self.c, *self.x.stride(), self.blocks,
             WEIGHTED=self.w is not None, WHOLE=whole, BN=held, BC=MOMENT_CHANNELS,
-            num_warps=8 if held <= 256 else 16,
+            num_warps=4 if held <= 256 else 8,
         )  # fmt: skip
         return mean, squares
 
