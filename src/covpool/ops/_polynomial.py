@@ -36,6 +36,6 @@ def _evaluate(powers: list[Tensor], p: Sequence[float], width: int, like: Tensor
 
 def _combine(powers: list[Tensor], block: Sequence[float], like: Tensor) -> Tensor:
     total = torch.zeros_like(like)
-    for factor, power in zip(block, powers, strict=False):
-        total = total + factor * power
+    for i, factor in enumerate(block):  # torch 2.8 compiles no zip that may end early
+        total = total + factor * powers[i]
     return total

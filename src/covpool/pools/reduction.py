@@ -75,7 +75,7 @@ def masked_batch_norm(
     norm: nn.Module,
 ) -> Tensor:  # (b, c, h, w)
     """Batch norm in training whose statistics count the kept positions only, running averages included."""
-    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
+    assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d))
     dtype = x.dtype
     x = at_least_float32(x)
     keep = _as_map(mask, x)
