@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from covpool.data import memory
 from covpool.data.images import BrokenImage, Images
@@ -20,17 +19,12 @@ def images(tmp_path: Path) -> Images:
     return open_data(Data(root=str(trees.make_folder(tmp_path, per_class=3)))).train
 
 
-@pytest.mark.parametrize(("piece", "processes"), [(1, 0), (4, 0), (9, 0), (100, 0), (1, 2), (4, 2), (100, 2)])
-def test_what_is_kept_is_what_would_be_read(
-    images: Images, piece: int, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("piece", [1, 4, 9, 100])
+def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "PIECE", piece)
-    monkeypatch.setattr(memory, "SENT", 2)
     prepare = resize(Augment(resize=(20,)))
     told: list[tuple[int, int]] = []
-    decoded = memory.DecodedImages(
-        images, prepare, processes=processes, on_progress=lambda done, total: told.append((done, total))
-    )
+    decoded = memory.DecodedImages(images, prepare, lambda done, total: told.append((done, total)))
     for kept in (decoded, pickle.loads(pickle.dumps(decoded))):
         for i in range(9):
             assert np.array_equal(np.asarray(kept.load(i)), np.asarray(prepare(images.load(i))))
@@ -38,13 +32,13 @@ def test_what_is_kept_is_what_would_be_read(
     assert told[-1] == (9, 9) and [done for done, _ in told] == sorted({done for done, _ in told})
 
 
-@pytest.mark.parametrize(("piece", "processes"), [(1, 0), (4, 0), (4, 2)])
+@pytest.mark.parametrize("piece", [1, 4])
 def test_a_broken_picture_is_remembered_with_its_reason(
-    images: Images, piece: int, processes: int, monkeypatch: pytest.MonkeyPatch
+    images: Images, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "PIECE", piece)
     trees.break_picture(images.paths[4])
-    decoded = memory.DecodedImages(images, resize(Augment(resize=())), processes=processes)
+    decoded = memory.DecodedImages(images, lambda image: image)
     assert list(decoded.reasons) == [4] and decoded.sizes[4].tolist() == [0, 0]
     with pytest.raises(BrokenImage, match=images.paths[4].name):
         decoded.load(4)
@@ -57,22 +51,3 @@ def test_an_error_while_decoding_comes_through_at_once(images: Images) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         memory.DecodedImages(images, prepare)  # type: ignore[arg-type]
-
-
-def test_processes_leave_the_global_random_numbers_alone(images: Images) -> None:
-    before = torch.get_rng_state()
-    memory.DecodedImages(images, resize(Augment(resize=(20,))), processes=2)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_how_many_processes_decode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "usable_cores", lambda: 16)
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    assert memory.decoding_processes(50_000, workers=2) == 16
-    assert memory.decoding_processes(1024, workers=2) == 4
-    assert memory.decoding_processes(300, workers=2) == 0
-    assert memory.decoding_processes(50_000, workers=0) == 0
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert memory.decoding_processes(50_000, workers=2) == 2
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
-    assert memory.decoding_processes(50_000, workers=2) == 0

@@ -9,6 +9,7 @@ from torch import Tensor
 from covpool import ops
 from covpool.kernels import isqrt, launch
 from covpool.kernels.precision import PRECISIONS
+from covpool.kernels.shape import Tiling
 from kernels.oracles import DEVICE, LARGEST_ERROR, isqrt_and_gradient, position_weights, randn
 from ops.oracles import relative_error
 
@@ -272,6 +273,23 @@ def test_compiled_once_for_any_number_of_channels() -> None:
     )
     for c in (6, 7):
         assert compiled(randn(2, 20, c)).shape == (2, c, c)
+
+
+def test_compiled_once_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(128, 64, 8, 3, 128, 8))
+    graphs = []
+
+    def trace_only(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return lambda *_: [torch.zeros(())]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: ops.isqrt_covariance(x, backend="triton"), fullgraph=True, dynamic=True, backend=trace_only
+    )
+    for b in (2, 20, 40, 60, 200):
+        compiled(torch.zeros(b, 150, 140, device=DEVICE))
+    assert len(graphs) == 1
 
 
 @pytest.mark.parametrize("launch", [True], indirect=True, ids=["program_per_matrix"])

@@ -9,7 +9,7 @@ from PIL import Image
 from covpool.data.batch import Source
 from covpool.data.images import BrokenImage, Images
 from covpool.data.loader import LoaderSource
-from covpool.data.memory import DecodedImages, Prepare, Progress, decoding_processes
+from covpool.data.memory import DecodedImages, Prepare, Progress
 from covpool.data.on_device import DevicePictures, DeviceSource
 from covpool.data.options import Augment, Data
 from covpool.data.samples import Loads, Samples
@@ -84,8 +84,7 @@ class Sources:
         return _CACHES.setdefault(self._images, {}), (how, place)
 
     def _decoded(self, prepare: Prepare) -> DecodedImages:
-        processes = decoding_processes(len(self._images), self._data.workers)
-        return DecodedImages(self._images, prepare, processes=processes, on_progress=self._on_progress)
+        return DecodedImages(self._images, prepare, self._on_progress)
 
     def _checked(self, kept: Kept) -> Kept:
         """Refuse broken pictures, where they are to be refused."""

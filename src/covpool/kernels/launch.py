@@ -43,10 +43,18 @@ class Chain:
         self.tiling: Tiling = tiling(order, m.parts, room)
         self.size = padded(order, self.tiling.tile)
         self.items = triangle_tiles(self.size, self.tiling.tile)
-        self.value_tiling = finer(self.tiling, b, self.size, FEW_PROGRAMS)
-        self.pair_tiling = finer(self.tiling, b, self.size, FEW_PAIR_PROGRAMS)
         self.on_chip = stays_on_chip(order, m.parts, room)
         self.like = like
+
+    @property
+    def value_tiling(self) -> Tiling:
+        """Of the Gram matrix and the chain, step by step. Only when asked for: to compare a symbolic batch binds it."""
+        return finer(self.tiling, self.b, self.size, FEW_PROGRAMS)
+
+    @property
+    def pair_tiling(self) -> Tiling:
+        """Of the chain with its derivative, step by step."""
+        return finer(self.tiling, self.b, self.size, FEW_PAIR_PROGRAMS)
 
     def empty(self, *lead: int) -> Tensor:
         return self.like.new_empty(*lead, self.mode.parts, self.size, self.size, dtype=self.mode.storage)

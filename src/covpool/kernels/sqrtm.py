@@ -26,10 +26,10 @@ def _normalized(run: Chain, s: Tensor, postcomp: bool) -> tuple[Tensor, Tensor, 
 def _direction(run: Chain, g: Tensor) -> tuple[Tensor, Tensor]:
     """The operand H, the symmetric part of g over its norm, and these norms."""
     squares, norms = g.new_empty(run.b, run.items, dtype=torch.float64), g.new_empty(run.b)
-    h, grid, constants = run.empty(run.b), (run.items, run.b), _constants(run)
-    del constants["PARTS"]
-    c = g.shape[1]
-    matrices.squares_of_tiles_kernel[grid](g, squares, c, *g.stride(), run.items, **constants)
+    h, grid, c = run.empty(run.b), (run.items, run.b), g.shape[1]
+    matrices.squares_of_tiles_kernel[grid](
+        g, squares, c, *g.stride(), run.items, SIZE=run.size, T=run.tiling.tile, num_warps=run.tiling.warps
+    )
     matrices.matrix_direction_kernel[grid](
         g, squares, norms, h, c, *g.stride(), run.items, run.mode.direction_scale * run.mode.y_scale,
         ITEMS=triton.next_power_of_2(run.items), **_constants(run),
