@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 import torch
 
-from covpool.train.devices import make_fabric, reproducible
+from covpool.train.devices import leave_processes, make_fabric, reproducible
 from covpool.train.recipe import Devices
 
 
@@ -33,3 +35,10 @@ def test_flags_of_torch_come_back() -> None:
     with reproducible(True):
         assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
+
+
+def test_the_group_of_processes_is_left(tmp_path: Path) -> None:
+    leave_processes()  # there is none
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    leave_processes()
+    assert not torch.distributed.is_initialized()

@@ -49,7 +49,8 @@ def train_command(
         typer.echo(to_toml(chosen), nl=False)
         return
     require("lightning.fabric", "train")
-    from covpool.train.loop import train  # seconds, which the other commands need not wait
+    from covpool.train.devices import leave_processes  # seconds, which the other commands need not wait
+    from covpool.train.loop import train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
@@ -58,8 +59,10 @@ def train_command(
         with ProgressBar(console) as bar:
             result = train(chosen, folder, resume=resume is not None, on_event=bar)
     except Stopped as stopped:
+        leave_processes()
         console.print(str(stopped), markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
+    leave_processes()
     console.print(_summary(result), markup=False, highlight=False, soft_wrap=True)
     if report and is_first:
         _report(folder, chosen, console)

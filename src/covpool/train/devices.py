@@ -63,6 +63,16 @@ def reproducible(deterministic: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before[1]
 
 
+def leave_processes() -> None:
+    """Take leave of the other processes, where there are any, at the end of a program.
+
+    Threads of gloo's that are still there when Python ends may abort it, now and then. Not after an error: the others
+    may be waiting for this one, and then this one for them.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def is_sharded(fabric: Fabric) -> bool:
     """Whether no process holds the whole network."""
     return isinstance(fabric.strategy, FSDPStrategy)
