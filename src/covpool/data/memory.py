@@ -43,7 +43,7 @@ class DecodedImages:
                 parts = [chosen[i : i + AT_ONCE] for i in range(0, len(chosen), AT_ONCE)]
                 pixels = chain.from_iterable(threads.map(lambda part: _decode(images, part, prepare), parts))
                 piece = np.concatenate([self._note(index, p) for index, p in zip(chosen, pixels, strict=True)])
-                self.pieces.append(torch.from_numpy(piece))  # torch.cat would wake all its threads for each picture
+                self.pieces.append(torch.from_numpy(piece))  # a busy machine was seen to stay in torch.cat
                 if on_progress is not None:
                     on_progress(chosen.stop, len(images))
         finally:
