@@ -1,6 +1,7 @@
 """Compile every kernel for a GPU that need not be there: `python compile_for.py CAPABILITY SHARED_MEMORY`.
 
-Prints, as JSON, the name of each kernel and the shared memory that its programs need. The compiler must not interpret.
+Prints, as JSON, the name of each kernel, its tiles, and the shared memory that its programs need. The compiler must not
+interpret.
 """
 
 import json
@@ -25,15 +26,15 @@ def main(capability: int, room: int) -> None:
             get_current_stream=lambda device=None: 0,
         )
     )
-    launched, needed = JITFunction.run, {}
+    launched, needed = JITFunction.run, []
 
     def compile_only(self: Any, *args: Any, warmup: bool = False, **options: Any) -> Any:
         kernel = launched(self, *args, warmup=True, **options)
-        needed[self.__name__] = max(needed.get(self.__name__, 0), kernel.metadata.shared)
+        needed.append((self.__name__, options.get("T"), kernel.metadata.shared))
         return kernel
 
     JITFunction.run = compile_only  # type: ignore[method-assign]
-    launch.shared_memory = lambda device: room
+    launch.shared_memory, launch.multiprocessors = lambda device: room, lambda device: 132
     for precision in ("tf32", "float32"):
         for b, form, n, c in (
             (64, "primal", 1100, 200),

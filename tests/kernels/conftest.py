@@ -1,6 +1,7 @@
 """Every kernel test runs in memory full of NaN; interpreted, with small tiles, because the interpreter is slow."""
 
 import importlib.util
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -40,12 +41,12 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernels do not write is NaN."""
+    """What the kernels do not write is NaN, or a large number of arrivals."""
 
     def poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def allocate_poisoned(*args: Any, **kwargs: Any) -> Tensor:
             memory = allocate(*args, **kwargs)
-            return memory.fill_(torch.nan) if memory.is_floating_point() and not memory.is_meta else memory
+            return memory if memory.is_meta else memory.fill_(torch.nan if memory.is_floating_point() else 1000)
 
         return allocate_poisoned
 
@@ -53,11 +54,13 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "new_empty", poisoned(Tensor.new_empty))
 
 
-@pytest.fixture(params=[True, False], ids=["program_per_matrix", "launch_per_step"])
-def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Each way of launching the chain in turn, whatever the batch."""
-    replace(monkeypatch, "one_program_per_matrix", lambda batch: request.param)
-    return bool(request.param)
+@pytest.fixture(params=["alone", "together"])
+def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One program per matrix, and a team of programs, whatever the matrices; the interpreter cannot do the latter."""
+    if request.param == "together" and triton.knobs.runtime.interpret:
+        pytest.skip("the interpreter runs one program after the other, so they cannot wait for each other")
+    replace(monkeypatch, "MANY", 0 if request.param == "alone" else math.inf)
+    replace(monkeypatch, "LIGHT", math.inf)
 
 
 @pytest.fixture

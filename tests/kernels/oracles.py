@@ -59,7 +59,8 @@ def newton_schulz(a: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
 
 
 def problem(run: Chain) -> tuple[Tensor, Tensor]:
-    """Matrices of trace one and directions of norm one, of the chain's own order."""
+    """Matrices of trace one and directions of norm one, of the chain's own order, for one run of it."""
+    run.counters.zero_()
     x, h = randn(run.b, run.size, run.size), randn(run.b, run.size, run.size, seed=1)
     a, h = x @ x.mT, h + h.mT
     trace = a.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]

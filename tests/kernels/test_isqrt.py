@@ -292,8 +292,7 @@ def test_compiled_once_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(graphs) == 1
 
 
-@pytest.mark.parametrize("launch", [True], indirect=True, ids=["program_per_matrix"])
-@pytest.mark.parametrize(("form", "launches"), [("primal", (4, 6)), ("dual", (6, 8))])
+@pytest.mark.parametrize(("form", "launches"), [("primal", (4, 5)), ("dual", (6, 7))])
 @pytest.mark.usefixtures("launch")
 def test_few_launches_and_little_is_kept(form: str, launches: tuple[int, int], launched: list[Any]) -> None:
     b, n, c = 2, 32, 64  # whole tiles on every device
@@ -301,5 +300,5 @@ def test_few_launches_and_little_is_kept(form: str, launches: tuple[int, int], l
     z, *saved = isqrt.forward(x, None, form, 3, True, "tf32")
     forward = len(launched)
     isqrt.backward(x, None, *saved, z, form, 3, True, "tf32")
-    assert forward <= launches[0] and len(launched) - forward <= launches[1]
+    assert (forward, len(launched) - forward) == launches  # at most 4 and 6 are allowed in the primal form
     assert sum(tensor.nbytes for tensor in saved) <= 2 * b * c * c * 4

@@ -1,56 +1,70 @@
-"""covpool.kernels.launch: the way of launching changes nothing."""
+"""covpool.kernels.launch: who makes which tiles, and how large they are, changes nothing."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from covpool.kernels import launch
 from covpool.kernels.precision import mode
-from covpool.kernels.shape import Tiling
+from covpool.kernels.shape import Team, Tiling
 from kernels.oracles import DEVICE, operand, problem, randn
 from ops.oracles import relative_error
+
+TILE = 128 if DEVICE == "cuda" else 16
+ALONE = [(1, 1), (1, 2), (1, 3)]  # members, teams
+TOGETHER = [(2, 1), (3, 2), (6, 1), (6, 2), (6, 3)] if DEVICE == "cuda" else []  # the interpreter cannot
+
+
+def everything(run: launch.Chain, factor: bool) -> list[Tensor]:
+    """All that the chain makes of one problem."""
+    a, h = problem(run)
+    m = run.mode
+    stored, direction = operand(run, a * m.y_scale), operand(run, h * m.y_scale * m.direction_scale)
+    out, gram = run.empty(run.b), run.empty(run.b)
+    run.gram(stored, stored, gram)  # clears the counters
+    run.value(stored, out, randn(run.b), run.size, launch.OPERAND)
+    run.gram(stored, stored, gram)
+    f, df, sums = run.pair(stored, direction, factor=factor)
+    return [out, gram, df, sums.sum(1), f if factor else df]
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 @pytest.mark.parametrize("iterations", [3, 4, 5])
-def test_both_ways_of_launching_give_the_same_bits(
-    precision: str, iterations: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    m = mode(precision, iterations)
-    run = launch.Chain(1, 20, iterations, m, randn(1))
-    run.on_chip = False
-    a, h = problem(run)
-    stored, direction = operand(run, a * m.y_scale), operand(run, h * m.y_scale * m.direction_scale)
-    roots, slopes = [], []
-    for program_per_matrix in (True, False):
-        monkeypatch.setattr(launch, "one_program_per_matrix", lambda b, answer=program_per_matrix: answer)
-        out = randn(1).new_empty(1, 20, 20)
-        run.value(stored, out, randn(1), 20, launch.MATRIX)
-        roots.append(out)
-        slopes.append(run.pair(stored, direction, factor=False)[1])
-    for one, other in (roots, slopes):
-        assert torch.equal(one, other)
-        assert one.isfinite().all()
+def test_every_team_gives_the_same_bits(precision: str, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for members, teams in ALONE + TOGETHER:
+        monkeypatch.setattr(launch, "team", lambda t, *_, by=(members, teams): Team(t, *by))
+        run = launch.Chain(3, 3 * TILE - 5, iterations, mode(precision, iterations), randn(1))
+        assert run.items == 6
+        found.append(everything(run, factor=False))
+    for one in found:
+        for expected, value in zip(found[0], one, strict=True):
+            assert torch.equal(value, expected)
+            assert value.isfinite().all()
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 @pytest.mark.parametrize("factor", [True, False])
 def test_finer_tiles_give_the_same(precision: str, factor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    m, coarse = mode(precision, 3), 128 if DEVICE == "cuda" else 32
+    coarse = 2 * TILE if DEVICE == "cpu" else TILE
     monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(coarse, 16, 4, 1, coarse, 4))
     found = []
     for tile in (coarse, coarse // 2):
         monkeypatch.setattr(launch, "finer", lambda t, *_, tile=tile: replace(t, tile=tile))
-        run = launch.Chain(1, 2 * coarse - 10, 3, m, randn(1))
-        a, h = problem(run)
-        stored, direction = operand(run, a * m.y_scale), operand(run, h * m.y_scale * m.direction_scale)
-        out, gram = run.empty(1), run.empty(1)
-        run.value(stored, out, randn(1), run.size, launch.OPERAND)
-        run.gram(stored, stored, gram)
-        f, df, sums = run.pair(stored, direction, factor=factor)
-        assert sums.shape[1] == math.comb(run.size // tile + 1, 2)
-        found.append([out, gram, df, sums.sum(1), f if factor else df])
+        monkeypatch.setattr(launch, "team", lambda t, *_, tile=tile: Team(replace(t, tile=tile), 1, 1))
+        run = launch.Chain(1, 2 * coarse - 10, 3, mode(precision, 3), randn(1))
+        found.append(everything(run, factor))
     for one, other in zip(*found, strict=True):
         assert relative_error(other.float(), one.float()) <= (1e-5 if precision == "float32" else 1e-3)
+
+
+def test_the_sums_are_those_of_the_tiles_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "team", lambda t, *_: Team(replace(t, tile=t.tile // 2), 1, 1))
+    monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(2 * TILE, 16, 4, 1, 2 * TILE, 4))
+    run = launch.Chain(1, 2 * TILE, 3, mode("float32", 3), randn(1))
+    a, h = problem(run)
+    _, _, sums = run.pair(operand(run, a), operand(run, h), factor=False)
+    assert sums.shape[1] == math.comb(2 + 1, 2)

@@ -30,14 +30,16 @@ def test_normalized_operand_trace_and_scale(compensated: bool) -> None:
     s[0] += 5 * torch.eye(C, device=DEVICE)
     s[1].diagonal().zero_()
     a, traces, scales = operand(2), s.new_empty(2), s.new_empty(2)
+    counters = s.new_empty(2, dtype=torch.int32)
     matrices.normalize_kernel[(ITEMS, 2)](
-        s, a, traces, scales, C, *s.stride(), TINY, 256.0, 3.0, COMPENSATED=compensated, **TILES
+        s, a, traces, scales, counters, C, *s.stride(), TINY, 256.0, 3.0, COMPENSATED=compensated, **TILES
     )
     trace = s[0].diagonal().sum()
     assert traces.tolist() == [pytest.approx(trace.item(), rel=1e-5), 0]
     assert scales.tolist() == pytest.approx([3 * trace.sqrt().item() if compensated else 3, 0 if compensated else 3])
     assert relative_error(a[0].float().sum(0), padded(256 * (s[0] + s[0].mT) / 2 / trace)) <= 1e-6
     assert not a[1].any()  # of trace zero
+    assert not counters.any()
 
 
 def test_direction_and_norm() -> None:

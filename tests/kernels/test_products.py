@@ -18,6 +18,7 @@ def test_gram_is_scaled(precision: str) -> None:
     operand = split(x * m.k_scale, m.storage, m.parts)
     a = run.empty(2)
     run.gram(operand, operand, a)
+    assert not run.counters.any()
     gram = x.double() @ x.double().mT
     assert relative_error(a.double().sum(1) / m.y_scale, gram) <= LARGEST_ERROR[precision]
 

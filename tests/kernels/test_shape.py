@@ -1,4 +1,4 @@
-"""covpool.kernels.shape: the tiling is whole, and the launch depends on the batch alone."""
+"""covpool.kernels.shape: the tiling is whole, and programs that wait for each other run at the same time."""
 
 import pytest
 
@@ -29,14 +29,45 @@ def test_one_tile_of_one_part_stays_on_the_chip() -> None:
     assert not shape.stays_on_chip(1, 2)
 
 
-def test_large_batches_give_each_matrix_a_program() -> None:
-    assert shape.one_program_per_matrix(128)
-    assert not shape.one_program_per_matrix(1)
+COARSE, FINE = shape.Tiling(128, 64, 8, 3, 128, 8), shape.Tiling(64, 64, 4, 3, 128, 8)
 
 
-@pytest.mark.parametrize(("few", "last"), [(shape.FEW_PAIR_PROGRAMS, 29), (shape.FEW_PROGRAMS, 42)])
-def test_few_matrices_are_cut_into_more_tiles(few: int, last: int) -> None:
-    coarse = shape.Tiling(128, 64, 8, 3, 128, 8)
-    fine = shape.Tiling(64, 64, 4, 3, 128, 8)
-    assert [shape.finer(coarse, b, 256, few) for b in (1, last, last + 1, 1000)] == [fine, fine, coarse, coarse]
-    assert shape.finer(fine, 1, 64, few) == fine
+def test_few_matrices_are_cut_into_more_tiles() -> None:
+    found = [shape.finer(COARSE, b, 256, shape.FEW_PROGRAMS) for b in (1, 42, 43, 1000)]
+    assert found == [FINE, FINE, COARSE, COARSE]
+    assert shape.finer(FINE, 1, 64, shape.FEW_PROGRAMS) == FINE
+
+
+@pytest.mark.parametrize(
+    ("order", "batch", "copies", "tile", "members", "teams"),
+    [
+        (256, 128, 1, 128, 1, 128),  # many light matrices have a program each
+        (256, 1000, 1, 128, 1, 132),  # and take turns
+        (256, 128, 2, 128, 3, 44),  # heavier ones are shared
+        (256, 32, 1, 128, 3, 32),  # and so are few
+        (256, 26, 1, 64, 10, 26),  # even fewer are cut into smaller tiles
+        (256, 0, 1, 64, 10, 0),
+        (1024, 2, 2, 128, 36, 2),
+        (1024, 1, 2, 64, 136, 1),
+        (64, 1000, 2, 64, 1, 264),
+    ],
+)
+def test_teams(order: int, batch: int, copies: int, tile: int, members: int, teams: int) -> None:
+    found = shape.team(COARSE if order > 64 else FINE, batch, order, copies, processors=132)
+    assert (found.tiling.tile, found.members, found.teams) == (tile, members, teams)
+
+
+@pytest.mark.parametrize("order", [64, 256, 1024])
+@pytest.mark.parametrize("batch", [1, 3, 100])
+@pytest.mark.parametrize("room", [ENOUGH, MUCH])
+@pytest.mark.parametrize("processors", [1, 7, 84, 132])
+def test_no_more_programs_wait_than_run(order: int, batch: int, room: int, processors: int) -> None:
+    t = COARSE if order > 64 and room == MUCH else FINE
+    found = shape.team(t, batch, order, 2, processors, room)
+    assert 1 <= found.teams * found.members <= shape.at_once(found.tiling, processors, room)
+    assert found.members <= shape.triangle_tiles(order, found.tiling.tile)
+
+
+def test_interpreted_programs_are_alone() -> None:
+    found = shape.team(COARSE, 5, 256, 2, processors=0)
+    assert (found.members, found.teams) == (1, 1)

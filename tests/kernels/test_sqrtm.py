@@ -116,7 +116,6 @@ def test_any_strides() -> None:
     assert torch.equal(sqrtm.backward(s, once, *options), sqrtm.backward(s, once.contiguous(), *options))
 
 
-@pytest.mark.parametrize("launch", [True], indirect=True, ids=["program_per_matrix"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.usefixtures("launch")
 def test_few_launches(precision: str, launched: list[Any]) -> None:

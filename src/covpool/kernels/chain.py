@@ -1,7 +1,7 @@
 """The chain of `iteration` on stored symmetric matrices, through memory.
 
-One program runs the whole chain of one matrix, or, when there are few matrices, each step is a launch of its own with
-one program per tile. Both run the same step: a range of tiles of one product.
+A team of programs shares a matrix: each makes its tiles of a product, and they meet before the next one. The teams of a
+launch go through all matrices, each in a workspace of its own.
 """
 
 import triton
@@ -53,13 +53,27 @@ def product_tile(x, z, i, j, acc, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl
 
 
 @triton.jit
-def value_step(a, workspace, index, steps, a_scale, first, last,
+def meet(counter, target, MEMBERS: tl.constexpr):
+    """Wait until every member of a team has come here, and what they stored can be read.
+
+    With each arrival the counter, zero at first, grows by one; target: where it stands when all have come.
+    """
+    tl.debug_barrier()
+    if MEMBERS > 1:
+        tl.atomic_add(counter, 1, sem="release", scope="gpu")
+        while tl.atomic_add(counter, 0, sem="acquire", scope="gpu") < target:
+            pass
+        tl.debug_barrier()
+
+
+@triton.jit
+def value_step(a, workspace, index, steps, a_scale, member, MEMBERS: tl.constexpr,
                FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """Tiles first to last - 1 of the index-th product."""
+    """A member's tiles of the index-th product."""
     step, pair = step_of(index, steps)
     x, z, d, out = operands(a, workspace, step, pair, SIZE * SIZE * PARTS, FACTOR)
     alpha, beta, gamma = coefficients(step, pair, a_scale)
-    for item in range(first, last):
+    for item in range(member, (SIZE // T) * (SIZE // T + 1) // 2, MEMBERS):
         i, j = upper_tile(item, SIZE // T)
         acc = started(d, i, j, beta / alpha, SIZE, PARTS, T)
         acc = product_tile(x, z, i, j, acc, SIZE, PARTS, T, BK)
@@ -82,50 +96,33 @@ def store_result(out, scale, i, j, value, c,
 
 
 @triton.jit
-def last_value_step(workspace, out, scale, c, iterations, first, last,
+def last_value_step(workspace, out, scale, c, iterations, member, MEMBERS: tl.constexpr,
                     KIND: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """Tiles first to last - 1 of the last product: of Y_N times its scale, or as an operand of P_N."""
+    """A member's tiles of the last product: of Y_N times its scale, or as an operand of P_N."""
     x, z = last_operands(workspace, iterations, SIZE * SIZE * PARTS, KIND == OPERAND)
-    for item in range(first, last):
+    for item in range(member, (SIZE // T) * (SIZE // T + 1) // 2, MEMBERS):
         i, j = upper_tile(item, SIZE // T)
         acc = product_tile(x, z, i, j, tl.zeros((T, T), tl.float32), SIZE, PARTS, T, BK)
         store_result(out, scale, i, j, acc, c, KIND, SIZE, PARTS, T)
 
 
-@triton.jit
-def chain_kernel(a, workspace, out, scales, c, out_stride, iterations, steps, a_scale,
-                 KIND: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """The whole chain of matrix program_id(0)."""
+@triton.jit(do_not_specialize=["batch"])
+def chain_kernel(a, workspace, counters, out, scales, batch, c, out_stride, iterations, steps, a_scale,
+                 KIND: tl.constexpr, MEMBERS: tl.constexpr,
+                 SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
+    """The whole chain of all matrices; counters: one per matrix, zero."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
-    ITEMS: tl.constexpr = (SIZE // T) * (SIZE // T + 1) // 2
-    matrix = tl.program_id(0).to(tl.int64)
-    workspace += matrix * (4 * AREA)
-    for index in range(steps):
-        value_step(a + matrix * AREA, workspace, index, steps, a_scale, 0, ITEMS,
-                   KIND == OPERAND, SIZE, PARTS, T, BK)
-        tl.debug_barrier()
-    last_value_step(workspace, out + matrix * out_stride, scales + matrix, c, iterations, 0, ITEMS,
-                    KIND, SIZE, PARTS, T, BK)
-
-
-@triton.jit(do_not_specialize=["index"])
-def value_step_kernel(a, workspace, index, steps, a_scale,
-                      FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr,
-                      BK: tl.constexpr):
-    """One step for all matrices, one program per tile."""
-    AREA: tl.constexpr = SIZE * SIZE * PARTS
-    matrix = tl.program_id(1).to(tl.int64)
-    item = tl.program_id(0)
-    value_step(a + matrix * AREA, workspace + matrix * (4 * AREA), index, steps, a_scale, item, item + 1,
-               FACTOR, SIZE, PARTS, T, BK)
-
-
-@triton.jit
-def last_value_step_kernel(workspace, out, scales, c, out_stride, iterations,
-                           KIND: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr,
-                           BK: tl.constexpr):
-    """The last step for all matrices, one program per tile."""
-    matrix = tl.program_id(1).to(tl.int64)
-    item = tl.program_id(0)
-    last_value_step(workspace + matrix * (4 * SIZE * SIZE * PARTS), out + matrix * out_stride,
-                    scales + matrix, c, iterations, item, item + 1, KIND, SIZE, PARTS, T, BK)
+    team = tl.program_id(0) // MEMBERS
+    member = tl.program_id(0) % MEMBERS
+    teams = tl.num_programs(0) // MEMBERS
+    workspace += team.to(tl.int64) * (4 * AREA)
+    for matrix in range(team, batch, teams):
+        at = tl.cast(matrix, tl.int64)
+        for index in range(steps):
+            value_step(a + at * AREA, workspace, index, steps, a_scale, member, MEMBERS,
+                       KIND == OPERAND, SIZE, PARTS, T, BK)
+            meet(counters + at, (index + 1) * MEMBERS, MEMBERS)
+        last_value_step(workspace, out + at * out_stride, scales + at, c, iterations, member, MEMBERS,
+                        KIND, SIZE, PARTS, T, BK)
+        if matrix + teams < batch:  # which takes the workspace
+            meet(counters + at, (steps + 1) * MEMBERS, MEMBERS)

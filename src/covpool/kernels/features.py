@@ -136,9 +136,12 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
 
 
 @triton.jit
-def direction_kernel(g, squares, norms, h, c, g_stride, scale,
+def direction_kernel(g, squares, norms, h, counters, c, g_stride, scale,
                      SHARES: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric direction H of the gradient g of an upper triangle, over its norm, h = scale H, and that norm."""
+    """The symmetric direction H of the gradient g of an upper triangle, over its norm, h = scale H, and that norm.
+
+    The chain's counters are cleared.
+    """
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     offsets, inside = triangle_offsets(i, j, c, T)
@@ -152,6 +155,7 @@ def direction_kernel(g, squares, norms, h, c, g_stride, scale,
         value = value * 0.5
     norm = tl.sqrt(tl.sum(tl.load(squares + matrix * SHARES + tl.arange(0, SHARES)), 0)).to(tl.float32)
     if tl.program_id(0) == 0:
+        tl.store(counters + matrix, 0)
         tl.store(norms + matrix, norm)
     value = value * tl.where(norm == 0.0, 0.0, 1.0 / tl.where(norm == 0.0, 1.0, norm))
     store_symmetric(h + matrix * (SIZE * SIZE * PARTS), i, j, value * scale, SIZE, PARTS, T)
@@ -195,7 +199,6 @@ class Features:
         moments_kernel[(self.b, self.blocks)](
             self.x, self._weights(), mean, squares, self.n, self.c, *self.x.stride(), self.blocks,
             WEIGHTED=self.w is not None, WHOLE=whole, BN=held, BC=MOMENT_CHANNELS,
-            num_warps=4 if held <= 256 else 8,
         )  # fmt: skip
         return mean, squares
 

@@ -1,4 +1,4 @@
-"""What a GPU allows: whether the kernels run on it, and how much of its shared memory one program may have."""
+"""What a GPU allows: whether the kernels run on it, its multiprocessors, and the shared memory of one program."""
 
 import functools
 
@@ -7,6 +7,11 @@ import torch
 MUCH = 227 * 1024  # bytes: data-centre GPUs from Hopper on
 ENOUGH = 99 * 1024  # all from Ampere on: the least that the smaller tiles need
 OLDEST = (8, 0)  # compute capability
+
+
+def multiprocessors(device: torch.device) -> int:
+    """How many programs run at the same time at least; 0 on a CPU, which interprets one after the other."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
 
 
 def shared_memory(device: torch.device) -> int:

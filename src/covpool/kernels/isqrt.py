@@ -44,7 +44,7 @@ def forward_primal(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postco
 
 
 def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp: bool) -> tuple[Tensor, ...]:
-    """The triangle and the moments; nothing else is worth keeping."""
+    """The triangle, A, and the moments."""
     f = Features(x, w, m)
     run = Chain(f.b, f.n, iterations, m, x)
     width = padded(f.c, run.tiling.channel_tile)
@@ -60,7 +60,7 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
         TILES=width // run.tiling.channel_tile, PARTS=m.parts, T=run.tiling.channel_tile, BK=run.tiling.inner,
         **_channel_launch(run),
     )  # fmt: skip
-    return out, x.new_empty(0, dtype=m.storage), f.mean, f.squares
+    return out, a, f.mean, f.squares
 
 
 def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain) -> None:
@@ -79,7 +79,7 @@ def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp
     m = f.mode
     run = Chain(f.b, f.c, iterations, m, f.x)
     h = run.empty(f.b)
-    norms = _direction(g, h, f.c, m.direction_scale * m.y_scale)
+    norms = _direction(run, g, h, f.c, m.direction_scale * m.y_scale)
     _, slope, sums = run.pair(a, h, factor=False)
     del h
     k, _, trace, _ = f.operands((padded(f.n, run.tiling.tile), run.size), None, 1.0, postcomp)
@@ -87,17 +87,16 @@ def backward_primal(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp
     return _gradient(f, run, (slope, k), None, (k, 1, k.stride(2)), sums, norms, trace, factors, postcomp)
 
 
-def backward_dual(f: Features, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
+def backward_dual(f: Features, a: Tensor, g: Tensor, iterations: int, postcomp: bool) -> Tensor:
     m = f.mode
     run = Chain(f.b, f.n, iterations, m, f.x)
     width = padded(f.c, run.tiling.channel_tile)
     k, kt, trace, _ = f.operands((run.size, width), (width, run.size), 1.0, postcomp)
     s = k.new_empty(f.b, m.parts, width, width)
-    norms = _direction(g, s, f.c, m.direction_scale)
+    norms = _direction(run, g, s, f.c, m.direction_scale)
     kst, ks = torch.empty_like(kt), torch.empty_like(k)
     _product(s, k, kst, ks, run)
-    a, h = run.empty(f.b), run.empty(f.b)
-    run.gram(k, k, a)
+    h = run.empty(f.b)
     run.gram(ks, k, h)
     p, dp, sums = run.pair(a, h, factor=True)
     factors = (-1.0 if postcomp else -2.0, -2.0)
@@ -108,12 +107,13 @@ def _channel_launch(run: Chain) -> dict[str, Any]:
     return {"num_warps": run.tiling.channel_warps, "num_stages": run.tiling.stages}
 
 
-def _direction(g: Tensor, h: Tensor, c: int, scale: float) -> Tensor:
+def _direction(run: Chain, g: Tensor, h: Tensor, c: int, scale: float) -> Tensor:
     """The direction of the gradient of a triangle, as the operand h = scale H; returns the norms of the gradients."""
     b, parts, size, _ = h.shape
     squares, norms = squared_lengths(g), g.new_empty(b, dtype=torch.float32)
     direction_kernel[(triangle_tiles(size, DIRECTION_TILE), b)](
-        g, squares, norms, h, c, g.stride(0), scale, SHARES=SHARES, SIZE=size, PARTS=parts, T=DIRECTION_TILE,
+        g, squares, norms, h, run.counters, c, g.stride(0), scale,
+        SHARES=SHARES, SIZE=size, PARTS=parts, T=DIRECTION_TILE,
     )  # fmt: skip
     return norms
 
@@ -147,7 +147,7 @@ def _gradient(
 def forward(
     x: Tensor, w: Tensor | None, form: str, iterations: int, postcomp: bool, precision: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The triangle of the result (b, c (c + 1) / 2), and what the backward needs: A or nothing, mean, squares.
+    """The triangle of the result (b, c (c + 1) / 2), and what the backward needs: A, mean, squares.
 
     Args:
         x: features (b, n, c), any strides.
@@ -166,14 +166,13 @@ def forward(
 def _(
     x: Tensor, w: Tensor | None, form: str, iterations: int, postcomp: bool, precision: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    b, _, c = x.shape
-    run = Chain(b, c, iterations, mode(precision, iterations), x)
-    a = run.empty(b) if form == "primal" else x.new_empty(0, dtype=run.mode.storage)
+    b, n, c = x.shape
+    run = Chain(b, c if form == "primal" else n, iterations, mode(precision, iterations), x)
     moments = torch.float32
     blocks = triton.cdiv(c, MOMENT_CHANNELS)
     return (
         x.new_empty(b, triangle(c), dtype=moments),
-        a,
+        run.empty(b),
         x.new_empty(b, 2, c, dtype=moments),
         x.new_empty(b, blocks, dtype=moments),
     )
@@ -186,9 +185,8 @@ def backward(
 ) -> Tensor:  # fmt: skip
     """The gradient in x from that of the triangle."""
     f = Features(x, w, mode(precision, iterations), (mean, squares))
-    if form == "primal":
-        return backward_primal(f, a, g.contiguous(), iterations, postcomp)
-    return backward_dual(f, g.contiguous(), iterations, postcomp)
+    run = backward_primal if form == "primal" else backward_dual
+    return run(f, a, g.contiguous(), iterations, postcomp)
 
 
 @backward.register_fake

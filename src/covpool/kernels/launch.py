@@ -1,23 +1,24 @@
-"""The launches of the chain for matrices of one order: on the chip, by one program per matrix, or step by step."""
+"""The launches of the chain for matrices of one order: on the chip, or through memory by teams of programs."""
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from covpool.kernels import chain, pair, products
-from covpool.kernels.gpu import shared_memory
+from covpool.kernels.gpu import multiprocessors, shared_memory
 from covpool.kernels.iteration import count_steps
 from covpool.kernels.precision import Mode
 from covpool.kernels.resident import resident_chain_kernel, resident_pair_chain_kernel
 from covpool.kernels.shape import (
-    FEW_PAIR_PROGRAMS,
     FEW_PROGRAMS,
+    Team,
     Tiling,
     finer,
-    one_program_per_matrix,
     padded,
     stays_on_chip,
+    team,
     tiling,
     triangle_tiles,
 )
@@ -39,31 +40,27 @@ class Chain:
     def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor) -> None:
         self.b, self.iterations, self.mode = b, iterations, m
         self.steps = count_steps(iterations)
-        room = shared_memory(like.device)
-        self.tiling: Tiling = tiling(order, m.parts, room)
+        self.room = shared_memory(like.device)
+        self.tiling: Tiling = tiling(order, m.parts, self.room)
         self.size = padded(order, self.tiling.tile)
         self.items = triangle_tiles(self.size, self.tiling.tile)
-        self.on_chip = stays_on_chip(order, m.parts, room)
+        self.on_chip = stays_on_chip(order, m.parts, self.room)
         self.like = like
 
-    @property
-    def value_tiling(self) -> Tiling:
-        """Of the Gram matrix and the chain, step by step. Only when asked for: to compare a symbolic batch binds it."""
-        return finer(self.tiling, self.b, self.size, FEW_PROGRAMS)
-
-    @property
-    def pair_tiling(self) -> Tiling:
-        """Of the chain with its derivative, step by step."""
-        return finer(self.tiling, self.b, self.size, FEW_PAIR_PROGRAMS)
+    @functools.cached_property
+    def counters(self) -> Tensor:
+        """One per matrix, by which the members of a team meet. Who makes what `value` or `pair` take clears them."""
+        return self.like.new_empty(self.b, dtype=torch.int32)
 
     def empty(self, *lead: int) -> Tensor:
         return self.like.new_empty(*lead, self.mode.parts, self.size, self.size, dtype=self.mode.storage)
 
     def gram(self, x: Tensor, z: Tensor, a: Tensor) -> None:
-        """For x, z stored k_scale times too large: a = y_scale x z^T, symmetric."""
-        products.gram_kernel[self._grid(self.value_tiling)](
-            x, z, a, x.stride(0), x.stride(2), x.stride(1), x.shape[3], self.mode.y_scale / self.mode.k_scale**2,
-            **self._constants(self.value_tiling),
+        """For x, z stored k_scale times too large: a = y_scale x z^T, symmetric. Clears the counters."""
+        t = finer(self.tiling, self.b, self.size, FEW_PROGRAMS)
+        products.gram_kernel[(triangle_tiles(self.size, t.tile), self.b)](
+            x, z, a, self.counters, x.stride(0), x.stride(2), x.stride(1), x.shape[3],
+            self.mode.y_scale / self.mode.k_scale**2, **self._constants(t),
         )  # fmt: skip
 
     def value(self, a: Tensor, out: Tensor, scales: Tensor, c: int, kind: int) -> None:
@@ -74,25 +71,17 @@ class Chain:
                 KIND=kind, T=self.size, num_warps=self.tiling.warps,
             )  # fmt: skip
             return
-        slots = self.empty(self.b, 4)
-        last = (scales, c, out.stride(0), self.iterations)
-        if one_program_per_matrix(self.b):
-            chain.chain_kernel[(self.b,)](
-                a, slots, out, *last, self.steps, self.mode.y_scale, KIND=kind, **self._constants(self.tiling)
-            )
-            return
-        grid, constants = self._grid(self.value_tiling), self._constants(self.value_tiling)
-        for index in range(self.steps):
-            chain.value_step_kernel[grid](
-                a, slots, index, self.steps, self.mode.y_scale, FACTOR=kind == OPERAND, **constants
-            )
-        chain.last_value_step_kernel[grid](slots, out, *last, KIND=kind, **constants)
+        by = self._team(copies=self.mode.parts)
+        chain.chain_kernel[(by.teams * by.members,)](
+            a, self.empty(by.teams, 4), self.counters, out, scales, self.b, c, out.stride(0),
+            self.iterations, self.steps, self.mode.y_scale, KIND=kind, **self._shared(by),
+        )  # fmt: skip
 
     def pair(self, a: Tensor, h: Tensor, factor: bool) -> tuple[Tensor, Tensor, Tensor]:
         """F (for the factor), dF[H], and per tile the shares of <H, F> and <dF, A>."""
-        whole = self.on_chip or one_program_per_matrix(self.b)
-        t = self.tiling if whole else self.pair_tiling
-        sums = self.like.new_empty(self.b, triangle_tiles(self.size, t.tile), 2, dtype=torch.float32)
+        by = self._team(copies=2 * self.mode.parts)
+        items = self.items if self.on_chip else triangle_tiles(self.size, by.tiling.tile)
+        sums = self.like.new_empty(self.b, items, 2, dtype=torch.float32)
         df = self.empty(self.b)
         f = self.empty(self.b) if factor or self.on_chip else df
         scales = (1.0 if factor else 1 / self.mode.y_scale), self.mode.y_scale
@@ -100,24 +89,24 @@ class Chain:
             resident_pair_chain_kernel[(self.b,)](
                 a, h, f, df, sums, self.iterations, *scales, FACTOR=factor, T=self.size, num_warps=self.tiling.warps
             )
-            return f, df, sums
-        slots = self.empty(self.b, 8)
-        constants = {"FACTOR": factor, **self._constants(t)}
-        if whole:
-            pair.pair_chain_kernel[(self.b,)](
-                a, h, slots, f, df, sums, self.iterations, self.steps, *scales, **constants
-            )
-            return f, df, sums
-        for index in range(self.steps):
-            pair.pair_step_kernel[self._grid(t)](a, h, slots, index, self.steps, self.mode.y_scale, **constants)
-        pair.last_pair_step_kernel[self._grid(t)](a, h, slots, f, df, sums, self.iterations, *scales, **constants)
+        else:
+            pair.pair_chain_kernel[(by.teams * by.members,)](
+                a, h, self.empty(by.teams, 8), self.counters, f, df, sums, self.b,
+                self.iterations, self.steps, *scales, FACTOR=factor, **self._shared(by),
+            )  # fmt: skip
         return f, df, sums
 
-    def _grid(self, t: Tiling) -> tuple[int, int]:
-        return triangle_tiles(self.size, t.tile), self.b
+    def _team(self, copies: int) -> Team:
+        """Asked for only at a launch: to compare a symbolic batch would bind it."""
+        processors = multiprocessors(self.like.device)
+        return team(self.tiling, self.b, self.size, copies, processors, self.room)
 
     def _constants(self, t: Tiling) -> dict[str, Any]:
         return {
             "SIZE": self.size, "PARTS": self.mode.parts, "T": t.tile, "BK": t.inner, "num_warps": t.warps,
             "num_stages": t.stages,
         }  # fmt: skip
+
+    def _shared(self, by: Team) -> dict[str, Any]:
+        """Cooperative: all members are there at the same time, and may wait for each other."""
+        return {"MEMBERS": by.members, "launch_cooperative_grid": by.members > 1, **self._constants(by.tiling)}

@@ -42,17 +42,18 @@ def trace_of_matrix(s, c, stride):
 
 
 @triton.jit
-def normalize_kernel(s, a, traces, scales, c, stride_b, stride_i, stride_j, tiny, a_scale, factor,
+def normalize_kernel(s, a, traces, scales, counters, c, stride_b, stride_i, stride_j, tiny, a_scale, factor,
                      COMPENSATED: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
     """a_scale A, A = s / t with t the trace, padded with zeros; t; the scale of the result, factor sqrt(t) or factor.
 
-    A trace below tiny counts as zero: then A is zero.
+    A trace below tiny counts as zero: then A is zero. The chain's counters are cleared.
     """
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     s += matrix * stride_b
     t = trace_of_matrix(s, c, stride_i + stride_j)
     if tl.program_id(0) == 0:
+        tl.store(counters + matrix, 0)
         tl.store(traces + matrix, t)
         tl.store(scales + matrix, tl.sqrt(t) * factor if COMPENSATED else t * 0.0 + factor)
     zero = tl.abs(t) < tiny

@@ -1,9 +1,9 @@
-"""The chain of `chain` together with its derivative in a direction, by the same steps and the same two ways."""
+"""The chain of `chain` together with its derivative in a direction, by the same steps and the same teams."""
 
 import triton
 import triton.language as tl
 
-from covpool.kernels.chain import started, store_iterate
+from covpool.kernels.chain import meet, started, store_iterate
 from covpool.kernels.iteration import coefficients, last_operands, operands, step_of
 from covpool.kernels.tiles import (
     load_operand,
@@ -32,15 +32,15 @@ def product_pair(x, dx, z, dz, i, j, acc, dacc,
 
 
 @triton.jit
-def pair_step(a, h, workspace, index, steps, a_scale, first, last,
+def pair_step(a, h, workspace, index, steps, a_scale, member, MEMBERS: tl.constexpr,
               FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """Tiles first to last - 1 of the index-th product and of its derivative, which has the second half of the slots."""
+    """A member's tiles of the index-th product and of its derivative, which has the second half of the slots."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     step, pair = step_of(index, steps)
     x, z, d, out = operands(a, workspace, step, pair, AREA, FACTOR)
     dx, dz, dd, dout = operands(h, workspace + 4 * AREA, step, pair, AREA, FACTOR)
     alpha, beta, gamma = coefficients(step, pair, a_scale)
-    for item in range(first, last):
+    for item in range(member, (SIZE // T) * (SIZE // T + 1) // 2, MEMBERS):
         i, j = upper_tile(item, SIZE // T)
         acc = started(d, i, j, beta / alpha, SIZE, PARTS, T)
         dacc = started(dd, i, j, beta / alpha, SIZE, PARTS, T)
@@ -57,13 +57,14 @@ def inner_product(base, i, j, value, scale, SIZE: tl.constexpr, PARTS: tl.conste
 
 
 @triton.jit
-def last_pair_step(a, h, workspace, f, df, sums, iterations, f_scale, a_scale, first, last,
-                   FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """Tiles first to last - 1 of dF (and of F for the factor), with their shares of <H, F> and <dF, A>."""
+def last_pair_step(a, h, workspace, f, df, sums, iterations, f_scale, a_scale, member,
+                   MEMBERS: tl.constexpr, FACTOR: tl.constexpr,
+                   SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
+    """A member's tiles of dF (and of F for the factor), with their shares of <H, F> and <dF, A>."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     x, z = last_operands(workspace, iterations, AREA, FACTOR)
     dx, dz = last_operands(workspace + 4 * AREA, iterations, AREA, FACTOR)
-    for item in range(first, last):
+    for item in range(member, (SIZE // T) * (SIZE // T + 1) // 2, MEMBERS):
         i, j = upper_tile(item, SIZE // T)
         zero = tl.zeros((T, T), tl.float32)
         acc, dacc = product_pair(x, dx, z, dz, i, j, zero, zero, SIZE, PARTS, T, BK)
@@ -76,42 +77,24 @@ def last_pair_step(a, h, workspace, f, df, sums, iterations, f_scale, a_scale, f
             store_symmetric(f, i, j, acc, SIZE, PARTS, T)
 
 
-@triton.jit
-def pair_chain_kernel(a, h, workspace, f, df, sums, iterations, steps, f_scale, a_scale,
-                      FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """The whole chain of matrix program_id(0) with its derivative in the direction h."""
+@triton.jit(do_not_specialize=["batch"])
+def pair_chain_kernel(a, h, workspace, counters, f, df, sums, batch, iterations, steps, f_scale, a_scale,
+                      FACTOR: tl.constexpr, MEMBERS: tl.constexpr,
+                      SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
+    """The whole chain of all matrices with its derivative in the direction h; counters: one per matrix, zero."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     ITEMS: tl.constexpr = (SIZE // T) * (SIZE // T + 1) // 2
-    matrix = tl.program_id(0).to(tl.int64)
-    at = matrix * AREA
-    workspace += matrix * (8 * AREA)
-    for index in range(steps):
-        pair_step(a + at, h + at, workspace, index, steps, a_scale, 0, ITEMS, FACTOR, SIZE, PARTS, T, BK)
-        tl.debug_barrier()
-    last_pair_step(a + at, h + at, workspace, f + at, df + at, sums + matrix * (2 * ITEMS), iterations,
-                   f_scale, a_scale, 0, ITEMS, FACTOR, SIZE, PARTS, T, BK)
-
-
-@triton.jit(do_not_specialize=["index"])
-def pair_step_kernel(a, h, workspace, index, steps, a_scale,
-                     FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """One step with its derivative for all matrices, one program per tile."""
-    AREA: tl.constexpr = SIZE * SIZE * PARTS
-    matrix = tl.program_id(1).to(tl.int64)
-    item = tl.program_id(0)
-    pair_step(a + matrix * AREA, h + matrix * AREA, workspace + matrix * (8 * AREA), index, steps, a_scale,
-              item, item + 1, FACTOR, SIZE, PARTS, T, BK)
-
-
-@triton.jit
-def last_pair_step_kernel(a, h, workspace, f, df, sums, iterations, f_scale, a_scale,
-                          FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr,
-                          BK: tl.constexpr):
-    """The last step with its derivative for all matrices, one program per tile."""
-    AREA: tl.constexpr = SIZE * SIZE * PARTS
-    ITEMS: tl.constexpr = (SIZE // T) * (SIZE // T + 1) // 2
-    matrix = tl.program_id(1).to(tl.int64)
-    item = tl.program_id(0)
-    at = matrix * AREA
-    last_pair_step(a + at, h + at, workspace + 8 * at, f + at, df + at, sums + matrix * (2 * ITEMS), iterations,
-                   f_scale, a_scale, item, item + 1, FACTOR, SIZE, PARTS, T, BK)
+    team = tl.program_id(0) // MEMBERS
+    member = tl.program_id(0) % MEMBERS
+    teams = tl.num_programs(0) // MEMBERS
+    workspace += team.to(tl.int64) * (8 * AREA)
+    for matrix in range(team, batch, teams):
+        counter = counters + matrix
+        at = tl.cast(matrix, tl.int64) * AREA
+        for index in range(steps):
+            pair_step(a + at, h + at, workspace, index, steps, a_scale, member, MEMBERS, FACTOR, SIZE, PARTS, T, BK)
+            meet(counter, (index + 1) * MEMBERS, MEMBERS)
+        last_pair_step(a + at, h + at, workspace, f + at, df + at, sums + matrix * (2 * ITEMS), iterations,
+                       f_scale, a_scale, member, MEMBERS, FACTOR, SIZE, PARTS, T, BK)
+        if matrix + teams < batch:  # which takes the workspace
+            meet(counter, (steps + 1) * MEMBERS, MEMBERS)

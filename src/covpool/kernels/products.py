@@ -17,10 +17,12 @@ from covpool.kernels.tiles import (
 
 
 @triton.jit
-def gram_kernel(x, z, a, stride, ld, part, inner, scale,
+def gram_kernel(x, z, a, counters, stride, ld, part, inner, scale,
                 SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric a = scale x z^T."""
+    """The symmetric a = scale x z^T; and the chain's counters, cleared."""
     matrix = tl.program_id(1).to(tl.int64)
+    if tl.program_id(0) == 0:
+        tl.store(counters + matrix, 0)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     acc = product_nt(x + matrix * stride, z + matrix * stride, i, j, ld, ld, part, part, inner, PARTS, T, T, BK)
     store_symmetric(a + matrix * (SIZE * SIZE * PARTS), i, j, acc * scale, SIZE, PARTS, T)

@@ -7,7 +7,8 @@ from covpool.kernels.gpu import MUCH
 
 LARGEST_BATCH = 65535  # of a launch's second axis
 FEW_PROGRAMS = 128  # fewer leave multiprocessors of a large GPU without work
-FEW_PAIR_PROGRAMS = 88  # the same with the derivative, whose small tiles lose more: two thirds of an H200
+MANY = 64  # matrices, about half of its multiprocessors
+LIGHT = 256 * 256  # entries of a matrix that its cache can hold of each of that many
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,47 @@ def stays_on_chip(order: int, parts: int, room: int = MUCH) -> bool:
     return parts == 1 and order <= tiling(order, parts, room).tile
 
 
-def one_program_per_matrix(batch: int) -> bool:
-    """Whether there are enough matrices to give each to one multiprocessor; else every step is spread over tiles."""
-    return batch >= 64
+@dataclass(frozen=True)
+class Team:
+    """How the programs of a launch share the matrices of the chain.
+
+    Attributes:
+        tiling: of each matrix.
+        members: programs that work on the same matrix.
+        teams: how many matrices are worked on at the same time.
+    """
+
+    tiling: Tiling
+    members: int
+    teams: int
+
+
+def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: int = MUCH) -> Team:
+    """One program for each of many light matrices; else all that run at once share as few matrices as they can.
+
+    So the iterates in work stay in the cache. Tiles of 64 instead of 128 if they can all be worked on at once.
+
+    Args:
+        t: the tiling for many matrices.
+        batch: how many there are.
+        size: their padded order.
+        copies: numbers stored per entry: parts, twice with the derivative.
+        processors: multiprocessors; 0 where one program runs after the other.
+        room: shared memory that a program may have.
+    """
+    fine = replace(t, tile=min(t.tile, 64), warps=4)
+    if batch * triangle_tiles(size, fine.tile) <= at_once(fine, processors, room):
+        t = fine
+    programs = max(at_once(t, processors, room), 1)
+    alone = batch >= MANY and size * size * copies <= LIGHT
+    members = 1 if alone else min(triangle_tiles(size, t.tile), programs)
+    return Team(t, members, min(batch, programs // members))
+
+
+def at_once(t: Tiling, processors: int, room: int = MUCH) -> int:
+    """How many programs of the chain run at the same time: on a multiprocessor two of small tiles, if there is room.
+
+    >>> at_once(tiling(256, 1), 132), at_once(tiling(64, 2), 132)
+    (132, 264)
+    """
+    return processors * (2 if t.tile <= 64 and room >= MUCH else 1)

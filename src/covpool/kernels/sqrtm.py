@@ -17,7 +17,7 @@ def _normalized(run: Chain, s: Tensor, postcomp: bool) -> tuple[Tensor, Tensor, 
     """The operand A = s / t, the traces t, and the scales of the result."""
     a, traces, scales = run.empty(run.b), s.new_empty(run.b), s.new_empty(run.b)
     matrices.normalize_kernel[(run.items, run.b)](
-        s, a, traces, scales, s.shape[1], *s.stride(), TINY, run.mode.y_scale, 1 / run.mode.y_scale,
+        s, a, traces, scales, run.counters, s.shape[1], *s.stride(), TINY, run.mode.y_scale, 1 / run.mode.y_scale,
         COMPENSATED=postcomp, **_constants(run),
     )  # fmt: skip
     return a, traces, scales
