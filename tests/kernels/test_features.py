@@ -79,7 +79,8 @@ def test_direction_is_the_symmetric_matrix_of_unit_norm(c: int) -> None:
     run = Chain(2, c, 5, m, g)
     size = padded(c, run.tiling.channel_tile)
     s = g.new_empty(2, m.parts, size, size, dtype=m.storage)
-    found = isqrt._direction(g, s, c, m.direction_scale)
+    found = isqrt._direction(run, g, s, c, m.direction_scale)
+    assert not run.counters.any()
     matrix = ops.unvech(g[:1].double())
     matrix = (matrix + matrix.diagonal(dim1=1, dim2=2).diag_embed()) / 2
     value = s.double().sum(1) / m.direction_scale
