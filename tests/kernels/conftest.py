@@ -41,12 +41,12 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernels do not write is NaN, or a large number of arrivals."""
+    """What the kernels do not write is NaN, or a hundred arrivals at a meeting."""
 
     def poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def allocate_poisoned(*args: Any, **kwargs: Any) -> Tensor:
             memory = allocate(*args, **kwargs)
-            return memory if memory.is_meta else memory.fill_(torch.nan if memory.is_floating_point() else 1000)
+            return memory if memory.is_meta else memory.fill_(torch.nan if memory.is_floating_point() else 100)
 
         return allocate_poisoned
 

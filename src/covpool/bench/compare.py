@@ -82,7 +82,7 @@ def _device_figures(way: Function, x: Tensor, gradient: Tensor, capture: bool) -
     """Device time under graph replay (inputs rotated through the cache), peak memory and launches."""
     call = _call(way, x, gradient)
     inputs = [_call(way, x, gradient) for _ in range(3)]
-    graph = time_graph(inputs * 4) if capture else None  # long enough that the start of a replay does not count
+    graph = time_graph(inputs * 4, repeats=20) if capture else None  # so many that the start of a replay is little
     return {
         "device_ms": None if graph is None else graph.median,
         "peak_mib": peak_memory(call, x.device),
