@@ -1,7 +1,9 @@
 """Whether reading pictures keeps up with training: the same steps on pictures of a folder and on random tensors."""
 
+import statistics
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
 
 import torch
 from torch import Tensor
@@ -13,13 +15,14 @@ from covpool.data.batches import TrainBatches
 from covpool.data.options import Augment, Cache, Data
 from covpool.data.sets import open_data
 
-ROUNDS = 3  # epochs of either kind that are measured, in turn
+ROUNDS = 5  # epochs that are measured
+TURN = 16  # steps of either kind after which it is the other's turn, so that a slow spell of the machine hits both
 
 
 def measure_loading(
     backbone: str, root: str, device: torch.device, *, batch: int = 64, size: int = 128, cache: Cache = "gpu"
 ) -> Iterator[Record]:
-    """Training steps (bf16 autocast on a GPU, channels_last, SGD) over an epoch of random tensors and of pictures.
+    """Training steps (bf16 autocast on a GPU, channels_last, SGD) on epochs of pictures, and as many on random tensors.
 
     Args:
         backbone: a name `covpool.attach` takes; its head is iSQRT-COV.
@@ -35,18 +38,22 @@ def measure_loading(
     step = TrainingStep(backbone, "isqrt", len(images.classes), device)
     x = torch.randn(batch, 3, size, size, device=device)
     y = torch.randint(len(images.classes), (batch,), device=device)
-    epochs = {
-        "random tensors": lambda epoch: ((x, y) for _ in range(batches.steps_per_epoch)),
-        f"pictures, cache {cache}": lambda epoch: ((b.x, b.y) for b in batches.epoch(epoch)),
-    }
-    spent: dict[str, list[float]] = {name: [] for name in epochs}
+    random, pictures = "random tensors", f"pictures, cache {cache}"
+    spent: dict[str, list[float]] = {random: [], pictures: []}
+    waited = []
     for epoch in range(ROUNDS + 1):
-        for name, make in epochs.items():
-            seconds = _time(step, make(epoch), device)
-            if epoch:  # the first only warms up
-                spent[name].append(1e3 * seconds / batches.steps_per_epoch)
+        seconds = dict.fromkeys(spent, 0.0)
+        loaded = ((b.x, b.y) for b in batches.epoch(epoch))
+        for start in range(0, batches.steps_per_epoch, TURN):
+            steps = min(TURN, batches.steps_per_epoch - start)
+            seconds[random] += _time(step, repeat((x, y), steps), device)
+            seconds[pictures] += _time(step, islice(loaded, steps), device)
+        if epoch:  # the first only warms up
+            for name in spent:
+                spent[name].append(1e3 * seconds[name] / batches.steps_per_epoch)
+            waited.append(1e3 * batches.waited / batches.steps_per_epoch)
     timings = {name: Timing.of(values) for name, values in spent.items()}
-    yardstick = timings["random tensors"].median
+    yardstick = timings[random].median
     for name, timing in timings.items():
         yield Record(
             suite="loading",
@@ -57,7 +64,10 @@ def measure_loading(
             p20_ms=timing.p20,
             p80_ms=timing.p80,
             ratio=yardstick / timing.median,
-            extra={"images_per_s": 1e3 * batch / timing.median},
+            extra={
+                "images_per_s": 1e3 * batch / timing.median,
+                "waited_ms": statistics.median(waited) if name == pictures else 0.0,
+            },
         )
 
 
