@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from covpool._cores import one_thread
 from covpool.data.batch import Batch
 from covpool.data.boxes import Boxes, Draws, draw, test_boxes, train_boxes
 from covpool.data.color import Color
@@ -99,15 +100,17 @@ class DeviceSource:
         if not order:
             return
         lengths = list(map(len, order))
-        index = torch.cat(order)
-        shown = self._pictures.stand_in[index.clamp(min=0)]  # where padding stands, any picture will do
-        broken = self._pictures.broken[index.clamp(min=0)] & (index != PADDING)
-        y = self._pictures.targets[shown]
-        if self._seed is None:
-            y = torch.where(broken | (index == PADDING), UNKNOWN, y)
+        with one_thread():
+            index = torch.cat(order)
+            shown = self._pictures.stand_in[index.clamp(min=0)]  # where padding stands, any picture will do
+            broken = self._pictures.broken[index.clamp(min=0)] & (index != PADDING)
+            y = self._pictures.targets[shown]
+            if self._seed is None:
+                y = torch.where(broken | (index == PADDING), UNKNOWN, y)
+            groups = self._groups(lengths, self._pictures.sizes[shown])
+            plan = self._plan(index, shown, epoch)
         labels = list(zip(y.to(self._pictures.device).split(lengths), order, broken.split(lengths), strict=True))
-        groups = self._groups(lengths, self._pictures.sizes[shown])
-        parts = self._plan(index, shown, epoch).split([group.pictures * self._crops for group in groups])
+        parts = plan.split([group.pictures * self._crops for group in groups])
         for group, part in zip(groups, parts, strict=True):
             if group.stop > start:
                 made = self._made(part, (group.height, group.width)).split(lengths[group.first : group.stop])
