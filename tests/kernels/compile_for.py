@@ -38,6 +38,7 @@ def main(capability: int, room: int) -> None:
     for precision in ("tf32", "float32"):
         for b, form, n, c in (
             (64, "primal", 1100, 200),
+            (2, "primal", 300, 200),
             (64, "dual", 40, 300),
             (2, "dual", 150, 300),
             (50, "dual", 150, 300),

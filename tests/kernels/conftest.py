@@ -1,7 +1,6 @@
 """Every kernel test runs in memory full of NaN; interpreted, with small tiles, because the interpreter is slow."""
 
 import importlib.util
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -56,11 +55,18 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["alone", "together"])
 def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One program per matrix, and a team of programs, whatever the matrices; the interpreter cannot do the latter."""
+    """One program per matrix, and a team of them, in the tiles of many matrices; interpreted they cannot meet."""
+
+    def alone(t: shape.Tiling, batch: int, *_: int) -> shape.Team:
+        return shape.Team(t, 1, batch)
+
+    def together(t: shape.Tiling, batch: int, size: int, copies: int, processors: int, *_: int) -> shape.Team:
+        members = min(shape.triangle_tiles(size, t.tile), processors)
+        return shape.Team(t, members, min(batch, processors // members))
+
     if request.param == "together" and triton.knobs.runtime.interpret:
         pytest.skip("the interpreter runs one program after the other, so they cannot wait for each other")
-    replace(monkeypatch, "MANY", 0 if request.param == "alone" else math.inf)
-    replace(monkeypatch, "LIGHT", math.inf)
+    replace(monkeypatch, "team", alone if request.param == "alone" else together)
 
 
 @pytest.fixture

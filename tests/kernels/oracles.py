@@ -8,6 +8,7 @@ from covpool.kernels.launch import Chain
 from covpool.ops import reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SEVERAL_TILES = 140 if DEVICE == "cuda" else 20  # the order of a matrix
 LARGEST_ERROR = {"float32": 1e-5, "tf32": 2e-3, "bf16": 3e-2}
 
 

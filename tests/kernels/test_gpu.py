@@ -69,7 +69,7 @@ def test_the_compiler_asks_once_and_does_not_look_inside(pretend: SimpleNamespac
     assert plus_room(torch.zeros(1)).item() == gpu.MUCH
 
 
-@pytest.mark.parametrize(("capability", "room"), [(86, gpu.ENOUGH), (90, gpu.MUCH)])
+@pytest.mark.parametrize(("capability", "room"), [(86, gpu.ENOUGH), (90, gpu.MUCH), (100, gpu.MUCH)])
 def test_every_kernel_compiles_and_fits(capability: int, room: int, tmp_path: Path) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "ignore", str(COMPILE), str(capability), str(room)]

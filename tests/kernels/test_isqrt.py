@@ -10,12 +10,13 @@ from covpool import ops
 from covpool.kernels import isqrt, launch
 from covpool.kernels.precision import PRECISIONS
 from covpool.kernels.shape import Tiling
-from kernels.oracles import DEVICE, LARGEST_ERROR, isqrt_and_gradient, position_weights, randn
+from kernels.oracles import DEVICE, LARGEST_ERROR, SEVERAL_TILES, isqrt_and_gradient, position_weights, randn
 from ops.oracles import relative_error
 
 FORMS = ("primal", "dual")
-SHAPES = {"primal": (1, 9, 20), "dual": (1, 20, 9)}  # two tiles along the chain, one along the other side
-ON_GPU = [(3, 196, 256), (3, 49, 256), (2, 100, 512), (3, 784, 64), (2, 1100, 40)] if DEVICE == "cuda" else []
+SHAPES = {"primal": (1, 9, SEVERAL_TILES), "dual": (1, SEVERAL_TILES, 9)}  # one tile along the other side
+ON_GPU = [(3, 196, 256), (40, 300, 256), (3, 49, 256), (2, 100, 512), (3, 784, 64), (2, 1100, 40)]
+ON_GPU = ON_GPU if DEVICE == "cuda" else []
 
 
 def root(
@@ -275,7 +276,12 @@ def test_compiled_once_for_any_number_of_channels() -> None:
         assert compiled(randn(2, 20, c)).shape == (2, c, c)
 
 
-def test_compiled_once_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "shapes",
+    [[(b, 150, 140) for b in (2, 20, 40, 60, 200)], [(2, n, 1000) for n in (70, 150, 300, 700)]],
+    ids=["batch", "positions"],
+)
+def test_compiled_once_for_any_batch_and_positions(shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(128, 64, 8, 3, 128, 8))
     graphs = []
 
@@ -287,15 +293,15 @@ def test_compiled_once_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = torch.compile(
         lambda x: ops.isqrt_covariance(x, backend="triton"), fullgraph=True, dynamic=True, backend=trace_only
     )
-    for b in (2, 20, 40, 60, 200):
-        compiled(torch.zeros(b, 150, 140, device=DEVICE))
+    for shape in shapes:
+        compiled(torch.zeros(shape, device=DEVICE))
     assert len(graphs) == 1
 
 
 @pytest.mark.parametrize(("form", "launches"), [("primal", (4, 5)), ("dual", (6, 7))])
 @pytest.mark.usefixtures("launch")
 def test_few_launches_and_little_is_kept(form: str, launches: tuple[int, int], launched: list[Any]) -> None:
-    b, n, c = 2, 32, 64  # whole tiles on every device
+    b, n, c = (2, 256, 512) if DEVICE == "cuda" else (2, 32, 64)  # whole tiles, several of them
     x = randn(b, n, c)
     z, *saved = isqrt.forward(x, None, form, 3, True, "tf32")
     forward = len(launched)

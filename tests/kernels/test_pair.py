@@ -5,7 +5,7 @@ import torch
 
 from covpool.kernels import launch
 from covpool.kernels.precision import mode
-from kernels.oracles import DEVICE, newton_schulz, operand, problem, randn
+from kernels.oracles import DEVICE, SEVERAL_TILES, newton_schulz, operand, problem, randn
 from ops.oracles import relative_error
 
 
@@ -14,7 +14,7 @@ from ops.oracles import relative_error
 @pytest.mark.parametrize("iterations", [3, 4, 5, 6, 7])
 def test_the_derivative_and_its_inner_products(factor: bool, iterations: int) -> None:
     m = mode("float32", iterations)
-    run = launch.Chain(1, 20, iterations, m, randn(1))
+    run = launch.Chain(1, SEVERAL_TILES, iterations, m, randn(1))
     a, h = problem(run)
     stored_h = operand(run, m.direction_scale * m.y_scale * h)
     f, df, sums = run.pair(operand(run, a * m.y_scale), stored_h, factor=factor)

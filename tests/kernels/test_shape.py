@@ -50,6 +50,7 @@ def test_few_matrices_are_cut_into_more_tiles() -> None:
         (1024, 2, 2, 128, 36, 2),
         (1024, 1, 2, 64, 136, 1),
         (64, 1000, 2, 64, 1, 264),
+        (128, 64, 4, 128, 1, 64),  # alone, so in the larger tiles
     ],
 )
 def test_teams(order: int, batch: int, copies: int, tile: int, members: int, teams: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool.kernels import sqrtm
 from covpool.kernels.precision import PRECISIONS
 from covpool.ops import reference
-from kernels.oracles import DEVICE, LARGEST_ERROR, randn
+from kernels.oracles import DEVICE, LARGEST_ERROR, SEVERAL_TILES, randn
 from ops.oracles import relative_error, rotation
 
 ORDERS = [2, 20] if DEVICE == "cpu" else [2, 20, 64, 130, 256]
@@ -119,7 +119,7 @@ def test_any_strides() -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.usefixtures("launch")
 def test_few_launches(precision: str, launched: list[Any]) -> None:
-    s = matrices(2, 20)
+    s = matrices(2, SEVERAL_TILES)
     sqrtm.forward(s, 5, True, precision)
     forward = len(launched)
     sqrtm.backward(s, s, 5, True, precision)

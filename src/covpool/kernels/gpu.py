@@ -10,7 +10,7 @@ OLDEST = (8, 0)  # compute capability
 
 
 def multiprocessors(device: torch.device) -> int:
-    """How many programs run at the same time at least; 0 on a CPU, which interprets one after the other."""
+    """How many programs run at the same time at least; 0 on a CPU."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
 
 

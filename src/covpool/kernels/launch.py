@@ -22,6 +22,7 @@ from covpool.kernels.shape import (
     tiling,
     triangle_tiles,
 )
+from covpool.kernels.tiles import INTERPRETED
 
 OPERAND, TRIANGLE, MATRIX = (kind.value for kind in (chain.OPERAND, chain.TRIANGLE, chain.MATRIX))
 
@@ -98,7 +99,7 @@ class Chain:
 
     def _team(self, copies: int) -> Team:
         """Asked for only at a launch: to compare a symbolic batch would bind it."""
-        processors = multiprocessors(self.like.device)
+        processors = 0 if INTERPRETED.value else multiprocessors(self.like.device)
         return team(self.tiling, self.b, self.size, copies, processors, self.room)
 
     def _constants(self, t: Tiling) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Tile sizes, padding and the number of warps and pipeline stages: pure functions of shape, precision and device."""
 
-import math
 from dataclasses import dataclass, replace
 
 from covpool.kernels.gpu import MUCH
@@ -54,7 +53,8 @@ def triangle_tiles(size: int, tile: int) -> int:
     >>> triangle_tiles(256, 128)
     3
     """
-    return math.comb(size // tile + 1, 2)
+    tiles = size // tile
+    return tiles * (tiles + 1) // 2  # math.comb would bind a symbolic size
 
 
 def finer(t: Tiling, batch: int, size: int, few: int) -> Tiling:
@@ -106,11 +106,11 @@ def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: i
         processors: multiprocessors; 0 where one program runs after the other.
         room: shared memory that a program may have.
     """
+    alone = batch >= MANY and size * size * copies <= LIGHT
     fine = replace(t, tile=min(t.tile, 64), warps=4)
-    if batch * triangle_tiles(size, fine.tile) <= at_once(fine, processors, room):
+    if not alone and batch * triangle_tiles(size, fine.tile) <= at_once(fine, processors, room):
         t = fine
     programs = max(at_once(t, processors, room), 1)
-    alone = batch >= MANY and size * size * copies <= LIGHT
     members = 1 if alone else min(triangle_tiles(size, t.tile), programs)
     return Team(t, members, min(batch, programs // members))
 
