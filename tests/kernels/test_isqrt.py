@@ -281,7 +281,7 @@ def test_compiled_once_for_any_number_of_channels() -> None:
     [[(b, 150, 140) for b in (2, 20, 40, 60, 200)], [(2, n, 1000) for n in (70, 150, 300, 700)]],
     ids=["batch", "positions"],
 )
-def test_compiled_once_for_any_batch_and_positions(shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_once_for_any_batch_and_size(shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(128, 64, 8, 3, 128, 8))
     graphs = []
 
