@@ -33,9 +33,9 @@ COARSE, FINE = shape.Tiling(128, 64, 8, 3, 128, 8), shape.Tiling(64, 64, 4, 3, 1
 
 
 def test_few_matrices_are_cut_into_more_tiles() -> None:
-    found = [shape.finer(COARSE, b, 256, shape.FEW_PROGRAMS) for b in (1, 42, 43, 1000)]
+    found = [shape.finer(COARSE, b, 256) for b in (1, 42, 43, 1000)]
     assert found == [FINE, FINE, COARSE, COARSE]
-    assert shape.finer(FINE, 1, 64, shape.FEW_PROGRAMS) == FINE
+    assert shape.finer(FINE, 1, 64) == FINE
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from covpool.kernels.iteration import count_steps
 from covpool.kernels.precision import Mode
 from covpool.kernels.resident import resident_chain_kernel, resident_pair_chain_kernel
 from covpool.kernels.shape import (
-    FEW_PROGRAMS,
     Team,
     Tiling,
     finer,
@@ -58,7 +57,7 @@ class Chain:
 
     def gram(self, x: Tensor, z: Tensor, a: Tensor) -> None:
         """For x, z stored k_scale times too large: a = y_scale x z^T, symmetric. Clears the counters."""
-        t = finer(self.tiling, self.b, self.size, FEW_PROGRAMS)
+        t = finer(self.tiling, self.b, self.size)
         products.gram_kernel[(triangle_tiles(self.size, t.tile), self.b)](
             x, z, a, self.counters, x.stride(0), x.stride(2), x.stride(1), x.shape[3],
             self.mode.y_scale / self.mode.k_scale**2, **self._constants(t),

@@ -6,8 +6,8 @@ from covpool.kernels.gpu import MUCH
 
 LARGEST_BATCH = 65535  # of a launch's second axis
 FEW_PROGRAMS = 128  # fewer leave multiprocessors of a large GPU without work
-MANY = 64  # matrices, about half of its multiprocessors
-LIGHT = 256 * 256  # entries of a matrix that its cache can hold of each of that many
+MANY = 64  # matrices: each can have a program, and half of a large GPU is busy
+LIGHT = 256 * 256  # numbers stored of a matrix, up to which to meet costs a team more than it saves
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def triangle_tiles(size: int, tile: int) -> int:
     return tiles * (tiles + 1) // 2  # math.comb would bind a symbolic size
 
 
-def finer(t: Tiling, batch: int, size: int, few: int) -> Tiling:
-    """Tiles of 64 instead of 128 where these would make fewer programs than `few`. The layout in memory is the same."""
-    if t.tile <= 64 or batch * triangle_tiles(size, t.tile) >= few:
+def finer(t: Tiling, batch: int, size: int) -> Tiling:
+    """Tiles of 64 instead of 128 where these would make too few programs. The layout in memory is the same."""
+    if t.tile <= 64 or batch * triangle_tiles(size, t.tile) >= FEW_PROGRAMS:
         return t
     return replace(t, tile=64, warps=4)
 
