@@ -80,13 +80,12 @@ def _call(function: Function, x: Tensor, gradient: Tensor) -> Callable[[], objec
 
 def _device_figures(way: Function, x: Tensor, gradient: Tensor, capture: bool) -> dict[str, float | int | None]:
     """Device time under graph replay (inputs rotated through the cache), peak memory and launches."""
-    call = _call(way, x, gradient)
-    inputs = [_call(way, x, gradient) for _ in range(3)]
-    graph = time_graph(inputs * 4, repeats=20) if capture else None  # so many that the start of a replay is little
+    calls = [_call(way, x, gradient) for _ in range(3)]
+    graph = time_graph(calls * 4, repeats=20) if capture else None  # so many that the start of a replay is little
     return {
         "device_ms": None if graph is None else graph.median,
-        "peak_mib": peak_memory(call, x.device),
-        "launches": count_launches(call, x.device),
+        "peak_mib": peak_memory(calls[0], x.device),
+        "launches": count_launches(calls[0], x.device),
     }
 
 
