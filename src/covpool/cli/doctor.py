@@ -58,7 +58,10 @@ def _kernels(has_gpu: bool) -> str:
         return "no GPU"
     room = gpu.shared_memory(torch.device("cuda"))
     if room < gpu.ENOUGH or not TRITON_INSTALLED:
-        return "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on[/]"
+        return (
+            "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on, "
+            "for 10 and 11 with torch 2.10 or later[/]"
+        )
     return f"Triton, tiles of {128 if room >= gpu.MUCH else 64}"
 
 
