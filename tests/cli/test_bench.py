@@ -1,21 +1,82 @@
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import covpool
 from cli.runner import run
-from covpool.bench import suites
+from covpool.bench import Record, suites
+from covpool.cli import bench
 
 
 def test_a_suite_is_printed_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(suites.POOL_SHAPE, "cpu", (2, 9, 8))
     out = tmp_path / "records.jsonl"
     result = run("bench", "pools", "--device", "cpu", "--seconds", 0.01, "--json", out)
-    assert result.exit_code == 0 and "value error" in result.output and "gradient error" in result.output
+    assert result.exit_code == 0 and all(word in result.output for word in ("value", "gradient", "error"))
     records = [json.loads(line) for line in out.read_text().splitlines()]
     assert [record["name"] for record in records] == covpool.list_pools()
     assert all(name in result.output for name in covpool.list_pools())
+
+
+FIGURES = {"device_ms": 0.5676, "peak_mib": 1006.3, "launches": 9, "tflops": 90.19, "share_of_limit": 0.138}
+
+
+def record(name: str, **figures: float) -> Record:
+    return Record("isqrt", name, (128, 196, 256), "forward+backward", 2.32, 2.16, 2.46, 2.02, 6e-4, 6.2e-4, figures)
+
+
+@pytest.mark.parametrize("width", [20, 80, 140])
+def test_no_figure_is_cut_whatever_the_width(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [record("covpool, torch operations", **FIGURES, limit_tflops=654.13), record("exact root, covpool eigh")]
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: records)
+    bench.bench(["isqrt"], device="cpu")
+    printed = capsys.readouterr().out
+    assert "limit TFLOP/s 654" in " ".join(printed.split())
+    for cell in (
+        "2.16-2.46",
+        "2.02x",
+        "6.0e-04",
+        "6.2e-04",
+        "0.568",
+        "1006",
+        " 9 ",
+        "90.2",
+        "14%",
+        "gradient",
+        "launches",
+    ):
+        assert cell in printed
+    assert "\u2026" not in printed
+
+
+def test_columns_without_a_figure_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = replace(record("avg", images_per_s=3930.2), value_error=None, gradient_error=None)
+    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: [step])
+    bench.bench(["isqrt"], device="cpu")
+    printed = capsys.readouterr().out
+    assert "error" not in printed and "images/s" in printed and "3930" in printed
+
+
+def test_what_was_measured_before_an_interruption_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> Iterator[Record]:
+        yield record("one")
+        yield replace(record("two"), shape=(1, 2, 3))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("covpool.cli.bench.run_suite", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.bench(["isqrt"], device="cpu")
+    assert "128 x 196 x 256" in capsys.readouterr().out
 
 
 def test_an_unknown_suite() -> None:

@@ -1,13 +1,14 @@
 """`covpool bench`: speed and error, side by side."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -19,6 +20,8 @@ from covpool.bench.plots import check_picture, plot_curves, plot_throughput, rea
 from covpool.bench.record import environment
 from covpool.bench.steps import HEADS
 from covpool.cli.device_option import chosen_device
+
+UNKNOWN = "-"
 
 
 def bench(
@@ -71,21 +74,29 @@ def bench(
         measured = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
     else:
         measured = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
-    records: list[Record] = []
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as progress:
-        task = progress.add_task("measuring")
-        for record in measured:
-            records.append(record)
-            if json is not None:
-                write_records(json, [record], where)
-            progress.update(task, description=f"{record.suite} {record.name} {record.shape}")
-    for (suite, shape), group in groupby(records, key=lambda record: (record.suite, record.shape)):
-        console.print(_table(suite, shape, list(group)))
+    written = 0
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        kept = _kept(measured, json, where, progress)
+        for (suite, shape), group in groupby(kept, key=lambda record: (record.suite, record.shape)):
+            records = list(group)
+            _print(console, _table(suite, shape, records))
+            written += len(records)
     if json is not None:
-        console.print(f"{len(records)} records appended to {json}")
+        console.print(f"{written} records appended to {json}")
     if plot is not None and json is not None:
         (plot_throughput if model else plot_curves)(read_records(json), plot)
         console.print(f"plot: {plot}")
+
+
+def _kept(measured: Iterable[Record], json: Path | None, where: dict[str, Any], progress: Progress) -> Iterator[Record]:
+    """The records as they come, each in the file and named beside the clock."""
+    task = progress.add_task("measuring")
+    for record in measured:
+        if json is not None:
+            write_records(json, [record], where)
+        progress.update(task, description=f"{record.suite} {record.name} {record.shape}")
+        yield record
 
 
 def _check_plot(plot: Path, json: Path | None, drawn: bool) -> None:
@@ -99,22 +110,46 @@ def _check_plot(plot: Path, json: Path | None, drawn: bool) -> None:
 
 def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:
     """One comparison at one shape; the ratio is that of the first row to each, in the same run."""
-    table = Table(title=f"{suite}, {' x '.join(map(str, shape))}, {records[0].passes}", title_justify="left")
-    figures = list(dict.fromkeys(key for record in records for key in record.extra))
-    for heading in ("way", "ms", "20-80 %", "ratio", "value error", "gradient error", *figures):
-        table.add_column(heading, justify="left" if heading == "way" else "right")
-    for record in records:
-        table.add_row(
-            record.name,
-            f"{record.median_ms:.3g}",
-            f"{record.p20_ms:.3g}-{record.p80_ms:.3g}",
-            _figure(record.ratio, "{:.2f}x"),
-            _figure(record.value_error, "{:.1e}"),
-            _figure(record.gradient_error, "{:.1e}"),
-            *(_figure(record.extra.get(key), "{:.4g}") for key in figures),
-        )
+    extra = list(dict.fromkeys(key for record in records for key in record.extra))
+    limits = {key: next(r.extra[key] for r in records if key in r.extra) for key in extra if key.startswith("limit_")}
+    columns = {
+        "ms": [f"{record.median_ms:.3g}" for record in records],
+        "20-80%": [f"{record.p20_ms:.3g}-{record.p80_ms:.3g}" for record in records],
+        "ratio": [_figure(record.ratio, "{:.2f}x") for record in records],
+        "value error": [_figure(record.value_error, "{:.1e}") for record in records],
+        "gradient error": [_figure(record.gradient_error, "{:.1e}") for record in records],
+        **{_words(key): [_extra(key, r.extra.get(key)) for r in records] for key in extra if key not in limits},
+    }
+    columns = {heading: cells for heading, cells in columns.items() if set(cells) != {UNKNOWN}}
+    title = ", ".join([suite, " x ".join(map(str, shape)), records[0].passes])
+    title += "".join(f", {_words(key)} {value:.0f}" for key, value in limits.items())
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("way", min_width=10, overflow="fold")
+    for heading, cells in columns.items():
+        words = heading.split()
+        width = max(map(len, [*words, *cells]))
+        table.add_column("\n".join(words), justify="right", vertical="bottom", min_width=width, no_wrap=True)
+    for record, row in zip(records, zip(*columns.values(), strict=True), strict=True):
+        table.add_row(record.name, *row)
     return table
 
 
+def _print(console: Console, table: Table) -> None:
+    """A table that is wider than the terminal, or than a pipe is taken for, is broken by it rather than cut."""
+    needed = sum((column.min_width or 0) + 1 for column in table.columns) + 1  # with the blanks between them
+    console.width = max(console.width, needed)
+    console.print(table)
+
+
+def _words(key: str) -> str:
+    words = key.replace("_per_", "/").replace("_", " ")
+    return words.replace("mib", "MiB").replace("tflops", "TFLOP/s").replace("gb/", "GB/")
+
+
+def _extra(key: str, value: float | None) -> str:
+    pattern = "{:.0%}" if key.startswith("share_") else "{:.3g}" if abs(value or 0) < 100 else "{:.0f}"
+    return _figure(value, pattern)
+
+
 def _figure(value: float | None, pattern: str) -> str:
-    return "-" if value is None else pattern.format(value)
+    return UNKNOWN if value is None else pattern.format(value)
