@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,29 @@ def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) ->
     assert torch.load(stopped / "state.pt", weights_only=True)["progress"]["step"] == 5
     train(recipe, stopped, resume=True)
     assert_same_end(whole, stopped)
+
+
+def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to save: it does not wait until all is decoded, the first time as little as when it goes on."""
+    monkeypatch.setattr("covpool.data.memory.PIECE", 8)
+    cached = replace(recipe, data=replace(recipe.data, cache="ram"))
+    train(cached, tmp_path / "whole")
+    run, decoded = tmp_path / "stopped", []
+
+    def interrupt(event: Event, when: str = "caching") -> None:
+        if event["event"] == when:
+            decoded.append(event.get("done"))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped, match=f"stopped at step 0: `covpool train --resume {run}`"):
+        train(cached, run, on_event=interrupt)
+    with pytest.raises(Stopped, match="stopped at step 1:"):
+        train(cached, run, resume=True, on_event=partial(interrupt, when="tick"))
+    with pytest.raises(Stopped, match="stopped at step 1:"):
+        train(cached, run, resume=True, on_event=interrupt)
+    assert decoded == [8, None, 8]
+    train(cached, run, resume=True)
+    assert_same_end(tmp_path / "whole", run)
 
 
 def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:

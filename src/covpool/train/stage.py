@@ -41,7 +41,7 @@ class StageTraining:
             rank=self.fabric.global_rank,
             seed=self.recipe.seed,
             device=self.fabric.device,
-            on_progress=session.report_caching,
+            on_progress=self._report_caching,
         )
         self.steps_per_epoch = self.batches.steps_per_epoch // self.settings.accumulate
         if not self.steps_per_epoch:
@@ -181,7 +181,16 @@ class StageTraining:
         if asked:
             if self.progress.step_in_epoch:
                 self._save()
-            raise Stopped(f"stopped at step {self.progress.step}: `covpool train --resume {self.session.run}` goes on")
+            raise self._stopped()
+
+    def _report_caching(self, done: int, count: int) -> None:
+        """While a cache is filled there is nothing to save, so one process stops at once; several would wait for it."""
+        self.session.report_caching(done, count)
+        if self.requests.asked and self.fabric.world_size == 1:
+            raise self._stopped()
+
+    def _stopped(self) -> Stopped:
+        return Stopped(f"stopped at step {self.progress.step}: `covpool train --resume {self.session.run}` goes on")
 
 
 def _micro_batch(batch_size: int, accumulate: int, processes: int) -> int:
