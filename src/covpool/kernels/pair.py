@@ -53,6 +53,7 @@ def pair_step(a, h, workspace, index, steps, a_scale, member, MEMBERS: tl.conste
 def inner_product(base, i, j, value, scale, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
     """The share of tile (i, j), and of its mirror image, in <value, scale base> of a stored symmetric matrix."""
     tile = load_operand(tile_pointers(base, i, j, SIZE, T, T), SIZE * SIZE, PARTS)
+    # One axis after the other Triton 3.6 and 3.7 cannot compile for Blackwell.
     return tl.sum(value * tile) * scale * tl.where(i == j, 1.0, 2.0)
 
 
