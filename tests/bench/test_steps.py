@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from covpool.bench import measure_model
+from covpool.bench.steps import head_parts
 
 CPU = torch.device("cpu")
 HEADS = ("avg", "isqrt")
@@ -29,3 +30,8 @@ def test_one_batch_is_looked_into_closely() -> None:
     parts = records[4:]
     assert {r.suite for r in parts} == {"head parts"} and {"reduction", "isqrt pool"} < {r.name for r in parts}
     assert {r.shape for r in parts} == {(2, 512, 2, 2)}, "the maps with the last stride removed"
+
+
+def test_a_backbone_of_few_channels() -> None:
+    names = {r.name for r in head_parts(24, 2, 3, CPU, 0.0)}
+    assert {"reduction", "isqrt pool", "classifier"} < names

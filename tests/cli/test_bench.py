@@ -65,6 +65,15 @@ def test_columns_without_a_figure_are_left_out(
     assert "error" not in printed and "images/s" in printed and "3930" in printed
 
 
+def test_large_and_small_numbers_are_readable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = replace(record("slow"), median_ms=1012.3, p20_ms=993.2, p80_ms=1048.0, ratio=0.0042)
+    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: [slow])
+    bench.bench(["isqrt"], device="cpu")
+    assert "1012 993-1048 0.004x" in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_was_measured_before_an_interruption_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +101,8 @@ def test_an_unknown_suite() -> None:
         (["--device", "mps"], "--device must be cpu"),
         (["--model", "torchvision/resnet18", "--size", "0"], "Invalid value for '--size'"),
         (["--model", "torchvision/resnet18", "--batch", "0"], "Invalid value for '--batch'"),
+        (["--data", "folder"], "name a backbone with --model"),
+        (["isqrt", "--head", "avg"], "name a backbone with --model"),
         (["--plot", "p.png"], "give both"),
         (["isqrt", "--json", "r.jsonl", "--plot", "p.png"], "draws the suite 'curves'"),
         (["curves", "--json", "r.jsonl", "--plot", "p.xyz"], "must end in one of"),

@@ -49,3 +49,7 @@ def test_mistakes(root: Path, tmp_path: Path) -> None:
     picture = ("--plot", tmp_path / "p.xyz", "--json", tmp_path / "p.jsonl")
     assert "p.xyz" in refused("probe", "--data", root, "backbone=test_resnet", *picture)
     assert not (tmp_path / "p.jsonl").exists()
+
+
+def test_the_help_keeps_its_brackets() -> None:
+    assert "pools=[avg,isqrt]" in run("probe", "--help").output

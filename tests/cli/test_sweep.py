@@ -62,3 +62,7 @@ def test_mistakes(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (tmp_path / "swept").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "one process" in refused("sweep", recipe, "seed=[0,1]")
+
+
+def test_the_help_keeps_its_brackets() -> None:
+    assert "table.key=[a,b,c]" in run("sweep", "--help").output

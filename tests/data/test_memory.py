@@ -45,6 +45,13 @@ def test_a_broken_picture_is_remembered_with_its_reason(
     assert np.array_equal(np.asarray(decoded.load(5)), np.asarray(images.load(5)))
 
 
+def test_progress_is_told_often_enough_to_stop_there(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "AT_ONCE", 2)
+    told: list[int] = []
+    memory.DecodedImages(images, lambda image: image, lambda done, total: told.append(done))
+    assert told == [2, 4, 6, 8, 9]
+
+
 def test_an_error_while_decoding_comes_through_at_once(images: Images) -> None:
     def prepare(image: object) -> object:
         raise KeyboardInterrupt

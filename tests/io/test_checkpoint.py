@@ -219,6 +219,8 @@ def test_files_that_are_none_of_ours(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     with pytest.raises(FileNotFoundError, match="there is no file"):
         load(path)
+    with pytest.raises(IsADirectoryError, match="is a folder: name a checkpoint"):
+        load(tmp_path)
     torch.save({"a": torch.ones(1)}, path)
     with pytest.raises(ValueError, match="import_checkpoint"):
         load(path)

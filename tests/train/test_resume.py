@@ -121,7 +121,7 @@ def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) ->
 
 def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to save: it does not wait until all is decoded, the first time as little as when it goes on."""
-    monkeypatch.setattr("covpool.data.memory.PIECE", 8)
+    monkeypatch.setattr("covpool.data.memory.AT_ONCE", 8)
     cached = replace(recipe, data=replace(recipe.data, cache="ram"))
     train(cached, tmp_path / "whole")
     run, decoded = tmp_path / "stopped", []

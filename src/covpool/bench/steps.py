@@ -92,7 +92,7 @@ def training_steps(
 
 
 def head_parts(channels: int, batch: int, positions: int, device: torch.device, seconds: float) -> Iterator[Record]:
-    """What an iSQRT 32k head costs, part by part, each timed alone: reduction, pool, classifier, optimizer.
+    """What an iSQRT head of 256 channels (32k) costs, or of all where there are fewer, part by part, each timed alone.
 
     In wall time, and beside it the time in which the device is busy.
 
@@ -105,11 +105,12 @@ def head_parts(channels: int, batch: int, positions: int, device: torch.device, 
     """
     maps = torch.randn(batch, channels, positions, positions, device=device).to(torch.bfloat16)
     maps = maps.contiguous(memory_format=torch.channels_last)
-    reduction = covpool.create_pool("avg", channels, reduce_to=256).reduce[0].to(device)
+    width = min(256, channels)
+    reduction = covpool.create_pool("avg", channels, reduce_to=width).reduce[0].to(device)
     reduction = reduction.to(memory_format=torch.channels_last)
-    pool = covpool.create_pool("isqrt", 256).to(device)
+    pool = covpool.create_pool("isqrt", width).to(device)
     large, small = nn.Linear(pool.out_features, 1000, device=device), nn.Linear(channels, 1000, device=device)
-    reduced = maps[:, :256].contiguous(memory_format=torch.channels_last)
+    reduced = maps[:, :width].contiguous(memory_format=torch.channels_last)
     calls = {
         "average pooling": _autocast_call(lambda x: x.mean((2, 3)), maps),
         "reduction": _autocast_call(reduction, maps),

@@ -56,6 +56,8 @@ def bench(
             raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
     if not 0 < seconds < math.inf:
         raise typer.BadParameter(f"--seconds must be a positive number; got {seconds}")
+    if not model and (data or head or batch):
+        raise typer.BadParameter("--data, --head and --batch belong to training steps: name a backbone with --model")
     if plot is not None:
         _check_plot(plot, json, drawn=not data if model else "curves" in (suites or SUITES))
     if json is not None:
@@ -113,11 +115,11 @@ def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:
     extra = list(dict.fromkeys(key for record in records for key in record.extra))
     limits = {key: next(r.extra[key] for r in records if key in r.extra) for key in extra if key.startswith("limit_")}
     columns = {
-        "ms": [f"{record.median_ms:.3g}" for record in records],
-        "20-80%": [f"{record.p20_ms:.3g}-{record.p80_ms:.3g}" for record in records],
-        "ratio": [_figure(record.ratio, "{:.2f}x") for record in records],
-        "value error": [_figure(record.value_error, "{:.1e}") for record in records],
-        "gradient error": [_figure(record.gradient_error, "{:.1e}") for record in records],
+        "ms": [_number(record.median_ms) for record in records],
+        "20-80%": [f"{_number(record.p20_ms)}-{_number(record.p80_ms)}" for record in records],
+        "ratio": [_number(record.ratio, "{:.2f}x" if (record.ratio or 0) >= 0.1 else "{:.1g}x") for record in records],
+        "value error": [_number(record.value_error, "{:.1e}") for record in records],
+        "gradient error": [_number(record.gradient_error, "{:.1e}") for record in records],
         **{_words(key): [_extra(key, r.extra.get(key)) for r in records] for key in extra if key not in limits},
     }
     columns = {heading: cells for heading, cells in columns.items() if set(cells) != {UNKNOWN}}
@@ -147,9 +149,11 @@ def _words(key: str) -> str:
 
 
 def _extra(key: str, value: float | None) -> str:
-    pattern = "{:.0%}" if key.startswith("share_") else "{:.3g}" if abs(value or 0) < 100 else "{:.0f}"
-    return _figure(value, pattern)
+    return _number(value, "{:.0%}" if key.startswith("share_") else "")
 
 
-def _figure(value: float | None, pattern: str) -> str:
-    return UNKNOWN if value is None else pattern.format(value)
+def _number(value: float | None, pattern: str = "") -> str:
+    """Three digits and all before the point, if no pattern is given."""
+    if value is None:
+        return UNKNOWN
+    return (pattern or ("{:.3g}" if abs(value) < 100 else "{:.0f}")).format(value)

@@ -30,7 +30,7 @@ SECONDS = 0.3  # about how long the costs of one pool are measured
 
 def probe_command(
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value, as in backbone=resnet50 weights=FILE pools=[avg,isqrt]")
+        list[str] | None, typer.Argument(help="key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt]")
     ] = None,
     data: Annotated[str, typer.Option(help="the folder of the data set, or NAME:FOLDER as in cub:/data/cub")] = "",
     json: Annotated[

@@ -56,7 +56,7 @@ class ProgressBar:
         elif name == "broken":
             self._say(f"cannot be read and is left out: {event['path']}")
         elif name == "stopping":
-            self._say("stopping after this step, with everything saved; Ctrl-C once more stops at once")
+            self._say("stopping as soon as everything is saved; Ctrl-C once more stops at once")
         elif name == "caching":
             done, count = event["done"], event["count"]
             self._bar.update(self._caching, completed=done, total=count, visible=done < count)

@@ -27,7 +27,7 @@ RUNS, TABLE, PLOT = "sweep.jsonl", "sweep.csv", "sweep.png"
 def sweep_command(
     recipe: Annotated[str, typer.Argument(help="a TOML file, or the name of a recipe of covpool's")],
     settings: Annotated[
-        list[str] | None, typer.Argument(help="table.key=value, or table.key=[a,b,c] for values to try")
+        list[str] | None, typer.Argument(help="table.key=value, or table.key=\\[a,b,c] for values to try")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="folder of the sweep, runs/NAME-sweep by default")] = None,
     dry_run: Annotated[bool, typer.Option(help="list the trainings, and stop")] = False,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,15 @@ class DecodedImages:
             for start in range(0, len(images), PIECE):
                 chosen = range(start, min(start + PIECE, len(images)))
                 parts = [chosen[i : i + AT_ONCE] for i in range(0, len(chosen), AT_ONCE)]
-                pixels = chain.from_iterable(threads.map(lambda part: _decode(images, part, prepare), parts))
-                piece = np.concatenate([self._note(index, p) for index, p in zip(chosen, pixels, strict=True)])
-                self.pieces.append(torch.from_numpy(piece))  # a busy machine was seen to stay in torch.cat
-                if on_progress is not None:
-                    on_progress(chosen.stop, len(images))
+                pixels: list[Pixels] = []
+                decoded = threads.map(lambda part: _decode(images, part, prepare), parts)
+                for part, found in zip(parts, decoded, strict=True):
+                    pixels += [self._note(index, p) for index, p in zip(part, found, strict=True)]
+                    if on_progress is not None:
+                        on_progress(part.stop, len(images))
+                self.pieces.append(
+                    torch.from_numpy(np.concatenate(pixels))
+                )  # a busy machine was seen to stay in torch.cat
         finally:
             threads.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
         areas = self.sizes.prod(1)

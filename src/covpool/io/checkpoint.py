@@ -113,6 +113,8 @@ def load(
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What stands beside the weights in a file of `save`: recipe, class_names, preprocessing, recipe_extra,
     origin (of an imported one) and versions."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)!r} is a folder: name a checkpoint, as best.safetensors of a run")
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
     safetensors = require("safetensors", "models")

@@ -184,7 +184,7 @@ class StageTraining:
             raise self._stopped()
 
     def _report_caching(self, done: int, count: int) -> None:
-        """While a cache is filled there is nothing to save, so one process stops at once; several would wait for it."""
+        """Before the first step there is nothing to save, so one process stops here; several would wait for it."""
         self.session.report_caching(done, count)
         if self.requests.asked and self.fabric.world_size == 1:
             raise self._stopped()
