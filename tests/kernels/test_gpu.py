@@ -60,9 +60,16 @@ def test_gpus_of_the_last_generations(
 
 @pytest.mark.parametrize(
     ("release", "capability", "expected"),
-    [("2.9.1+cu128", 10, 0), ("2.9.1", 11, 0), ("2.9.1", 9, gpu.MUCH), ("2.9.1", 12, gpu.MUCH), ("2.15", 10, gpu.MUCH)],
+    [
+        ("2.9.1+cu128", 10, 0),
+        ("2.10.0", 10, gpu.MUCH),
+        ("2.11.0", 11, 0),
+        ("2.12.0+cu130", 11, gpu.MUCH),
+        ("2.9.1", 9, gpu.MUCH),
+        ("2.9.1", 12, gpu.MUCH),
+    ],
 )
-def test_a_compiler_that_fails_on_tensor_memory(
+def test_a_compiler_that_fails_for_this_gpu(
     pretend: SimpleNamespace, release: str, capability: int, expected: int
 ) -> None:
     gpu.torch.__version__, pretend.major = TorchVersion(release), capability

@@ -60,7 +60,7 @@ def _kernels(has_gpu: bool) -> str:
     if room < gpu.ENOUGH or not TRITON_INSTALLED:
         return (
             "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on, "
-            "for 10 and 11 with torch 2.10 or later[/]"
+            "for 10 with torch 2.10, for 11 with torch 2.12 or later[/]"
         )
     return f"Triton, tiles of {128 if room >= gpu.MUCH else 64}"
 

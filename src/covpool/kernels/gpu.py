@@ -7,7 +7,7 @@ import torch
 MUCH = 227 * 1024  # bytes: data-centre GPUs from Hopper on
 ENOUGH = 99 * 1024  # all from Ampere on: the least that the smaller tiles need
 OLDEST = (8, 0)  # compute capability
-TENSOR_MEMORY = (10, 11)  # major capability of GPUs for which the Triton of torch 2.9 and before fails to compile them
+NEEDED_TORCH = {10: "2.10", 11: "2.12"}  # by major capability: the Triton of earlier ones fails to compile them
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -30,5 +30,5 @@ def _of_gpu(index: int | None) -> int:
         return MUCH
     properties = torch.cuda.get_device_properties(index)
     known = torch.version.hip is None and (properties.major, properties.minor) >= OLDEST
-    compiled = properties.major not in TENSOR_MEMORY or torch.__version__ >= "2.10"
+    compiled = torch.__version__ >= NEEDED_TORCH.get(properties.major, "0")
     return properties.shared_memory_per_block_optin if known and compiled else 0

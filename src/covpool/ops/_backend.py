@@ -39,7 +39,8 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
         raise ValueError(
             "backend 'triton' serves float32 and half precision, prenorm 'trace', "
             f"3 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
-            "capability 8.0 on (10 and 11 with torch 2.10 or later); use backend='torch' or 'auto' for anything else"
+            "capability 8.0 on (10 with torch 2.10, 11 with torch 2.12 or later); "
+            "use backend='torch' or 'auto' for anything else"
         )
     return "triton"
 
