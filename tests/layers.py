@@ -10,12 +10,13 @@ SOURCE = ROOT / "src" / "covpool"
 
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
-    *("_check", "_cores", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models", "diagnostics", "io"),
-    *("data", "covpool", "train", "bench", "demo", "cli", "__main__"),
+    *("_errors", "_check", "_cores", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models"),
+    *("diagnostics", "io", "covpool", "data", "recipe", "engine", "studies", "report", "bench", "demo", "cli"),
+    "__main__",
 )
-CORE = ("_check", "_registry", "kernels", "ops", "pools", "blocks")
+CORE = ("_errors", "_check", "_registry", "kernels", "ops", "pools", "blocks")
 WITH_MODULES = ("pools", "blocks", "models")
-WITH_OUTSIDE_WORLD = ("_files", "io", "data", "train", "bench", "demo", "cli")
+WITH_OUTSIDE_WORLD = ("_files", "io", "data", "recipe", "engine", "studies", "report", "bench", "demo", "cli")
 OUTSIDE_WORLD = ("print", "input", "open", "io.open", "os.environ", "os.getenv", "sys.stdout", "sys.stderr")
 FILE_METHODS = (".read_text", ".write_text", ".read_bytes", ".write_bytes", "torch.save", "torch.load")
 CUSTOM_OPERATIONS = ("torch.library", "torch.utils.cpp_extension", "torch.ops.load_library")
@@ -111,3 +112,14 @@ def _in_full(node: ast.expr, aliases: dict[str, str]) -> str:
     """A dotted name with its first part replaced by what an import made it stand for."""
     head, dot, rest = ast.unparse(node).partition(".")
     return aliases.get(head, head) + dot + rest
+
+
+def private_imports(path: Path, text: str) -> list[str]:
+    """Imports of another package's private modules or names; a package's `__init__` has what others may use."""
+    tree, where = ast.parse(text), layer(path)
+    found = []
+    for name in _imports(tree, ".".join(("covpool", *path.relative_to(SOURCE).parts[:-1]))):
+        top, *inside = name.split(".")
+        if top == "covpool" and len(inside) > 1 and inside[0] != where and any(p.startswith("_") for p in inside[1:]):
+            found.append(name)
+    return found

@@ -31,7 +31,7 @@ def test_every_file_keeps_to_its_layer(path: Path) -> None:
         ("pools/x.py", "import numpy"),
         ("pools/x.py", "from covpool._check import require\nrequire('timm', 'models')"),
         ("ops/x.py", "import triton.language as tl"),
-        ("train/x.py", "from ctypes import cdll"),
+        ("engine/x.py", "from ctypes import cdll"),
         ("ops/x.py", "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef f(): ..."),
         ("ops/x.py", "from torch.library import custom_op\n@custom_op('a::b', mutates_args=())\ndef f(): ..."),
         ("pools/x.py", "import torch\nclass F(torch.autograd.Function): ..."),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from covpool._check import require
+from covpool._errors import CovpoolError
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")  # names of the state dict in a training checkpoint
 
@@ -26,12 +27,12 @@ def read_tensors(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     except OSError:
         raise
     except Exception as error:  # of a damaged file torch complains in many ways
-        raise ValueError(
+        raise CovpoolError(
             f"{os.fspath(path)!r} is damaged, or holds more than tensors and plain values, and no code is run from a "
             'file: where you trust it, save its state dict alone, torch.save(checkpoint["state_dict"], path)'
         ) from error
     if not isinstance(contents, Mapping):
-        raise ValueError(f"{os.fspath(path)!r} must hold a state dict; got {type(contents).__name__}")
+        raise CovpoolError(f"{os.fspath(path)!r} must hold a state dict; got {type(contents).__name__}")
     return contents
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from covpool._check import did_you_mean
+from covpool._errors import CovpoolError, WrongTypeError
 
 if TYPE_CHECKING:
     from covpool.pools.base import Pool
@@ -62,7 +63,7 @@ def register(name: str, *, title: str, paper: str, order: str, formula: str, siz
 
     def add(cls: P) -> P:
         if name in _POOLS and _POOLS[name][0] is not cls:
-            raise ValueError(
+            raise CovpoolError(
                 f"a pool named {name!r} is registered already, as {_POOLS[name][0].__qualname__}: choose another name"
             )
         options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
@@ -132,7 +133,7 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
     known = [key for make in _initialisers(cls) for key in _keywords(make)]
     for key in options:
         if key not in known:
-            raise TypeError(
+            raise WrongTypeError(
                 f"pool {name!r} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}"
             )
     return cls(in_features, **options)
@@ -140,7 +141,9 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
 
 def _find(name: str) -> tuple[type[Pool], PoolInfo]:
     if name not in _POOLS:
-        raise ValueError(f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}")
+        raise CovpoolError(
+            f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}"
+        )
     return _POOLS[name]
 
 

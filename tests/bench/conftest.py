@@ -2,7 +2,7 @@
 
 import pytest
 
-from covpool.bench import measure
+from covpool.bench import _measure as measure
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from covpool.bench.candidates import Comparison, isqrt, operations
+from covpool.bench._candidates import Comparison, isqrt, operations
 
 COMPARISONS = {"isqrt": isqrt(compiled=False), **operations()}
 

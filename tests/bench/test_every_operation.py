@@ -3,7 +3,7 @@
 import torch
 
 from covpool import ops
-from covpool.bench.every_operation import every_operation
+from covpool.bench._every_operation import every_operation
 
 NOT_MEASURED = {"draw_sketch", "reference"}  # neither is applied to features
 

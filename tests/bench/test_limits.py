@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import covpool
-from covpool.bench.limits import copy_rate, matmul_rate, pool_shares
+from covpool.bench._limits import copy_rate, matmul_rate, pool_shares
 
 CPU = torch.device("cpu")
 

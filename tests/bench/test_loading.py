@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from covpool.bench.loading import measure_loading
-from data.trees import make_folder
+from covpool.bench._loading import measure_loading
+from trees import make_folder
 
 
 def test_both_kinds_are_measured_on_the_same_steps(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from covpool.bench.measure import Timing, count_launches, peak_memory, synchronize, time_in_turns
+from covpool.bench._measure import Timing, count_launches, peak_memory, synchronize, time_in_turns
 
 CPU = torch.device("cpu")
 

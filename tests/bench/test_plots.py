@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from covpool.bench.plots import plot_curves, plot_throughput, read_records
+from covpool.bench._plots import plot_curves, plot_throughput, read_records
 
 
 def record(name: str, shape: tuple[int, int, int], ms: float, suite: str = "curves") -> dict[str, object]:

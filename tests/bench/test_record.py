@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from covpool.bench.record import Record, environment, write_records
+from covpool.bench._record import Record, environment, write_records
 
 RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from covpool.bench import roots, run_suite
-from covpool.bench.measure import saved_memory
+from covpool.bench import _roots as roots
+from covpool.bench import run_suite
+from covpool.bench._measure import saved_memory
 
 CPU = torch.device("cpu")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from covpool.bench import measure_model
-from covpool.bench.steps import head_parts
+from covpool.bench._steps import head_parts
 
 CPU = torch.device("cpu")
 HEADS = ("avg", "isqrt")

@@ -4,9 +4,10 @@ from torch import Tensor
 
 import covpool
 from covpool import ops
-from covpool.bench import SUITES, Record, run_suite, suites
-from covpool.bench.candidates import Comparison
-from covpool.bench.compare import compare
+from covpool.bench import SUITES, Record, run_suite
+from covpool.bench import _suites as suites
+from covpool.bench._candidates import Comparison
+from covpool.bench._compare import compare
 
 CPU = torch.device("cpu")
 SHAPE = (2, 24, 8)  # well-conditioned: float32 must not be the reason of an error

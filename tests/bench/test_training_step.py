@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import covpool
-from covpool.bench.training_step import TrainingStep
+from covpool.bench._training_step import TrainingStep
 
 
 def test_it_is_sgd_with_momentum_on_the_cross_entropy() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from covpool.bench import measure
+from covpool.bench import _measure as measure
 
 
 @pytest.fixture(autouse=True)

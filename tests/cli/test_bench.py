@@ -7,7 +7,8 @@ import pytest
 
 import covpool
 from cli.runner import run
-from covpool.bench import Record, suites
+from covpool.bench import Record
+from covpool.bench import _suites as suites
 from covpool.cli import bench
 
 

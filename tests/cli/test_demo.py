@@ -7,8 +7,8 @@ import pytest
 from typer.testing import Result
 
 from cli.runner import refused, run
-from covpool.demo import pictures
-from covpool.train.log import read_log
+from covpool.demo import _pictures as pictures
+from covpool.engine.training._log import read_log
 
 POOLS = ("avg", "cov", "bcnn", "isqrt")
 SMALL = ("--jobs", 1, "--seeds", 2, "--epochs", 1)
@@ -89,7 +89,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("covpool.demo.trainings.train_all", interrupted)
+    monkeypatch.setattr("covpool.demo._trainings.train_all", interrupted)
     result = run("demo", "--out", tmp_path / "new")
     assert result.exit_code == 130
     assert "stopped after 0 of 12 trainings; the same command goes on" in result.output

@@ -10,9 +10,9 @@ import torch
 import covpool
 from cli.runner import refused, run
 from covpool.cli.evaluate import data_of
-from covpool.data.options import Augment, Data
-from covpool.data.transforms import preprocessing
-from data.trees import break_picture, make_folder
+from covpool.data._settings import Augment, Data
+from covpool.data.pipeline._transforms import preprocessing
+from trees import break_picture, make_folder
 
 CLASSES = ["class0", "class1", "class2"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
-from train.tiny import make_tree
+from tiny import make_tree
 
 SETTINGS = (
     *("backbone=test_resnet", "reduce_to=8", "augment.size=32", "augment.resize=[32]", "data.workers=0"),

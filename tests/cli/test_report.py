@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from cli.runner import refused, run
-from covpool.train.folder import claim
-from covpool.train.loop import train
-from train.tiny import make_tree, tiny_recipe
+from covpool.engine.training._loop import train
+from covpool.engine.training._run_folder import claim
+from tiny import make_tree, tiny_recipe
 
 
 def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:

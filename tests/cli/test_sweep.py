@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
-from covpool.train.parse import to_toml
-from train.tiny import make_tree, tiny_recipe
+from covpool.recipe._parse import to_toml
+from tiny import make_tree, tiny_recipe
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
-from covpool.train.parse import read_recipe, to_toml
-from train.tiny import make_tree, tiny_recipe
+from covpool.recipe._parse import read_recipe, to_toml
+from tiny import make_tree, tiny_recipe
 
 
 @pytest.fixture

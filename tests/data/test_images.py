@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from covpool.data.images import BrokenImage, Images, Paths
-from data import trees
+import trees
+from covpool.data._images import BrokenImage, Images, Paths
 
 
 def test_paths_are_a_sequence_of_paths() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from covpool.demo.pictures import FLAT, GAP, PARTS, PICTURES, SIZE, Box, Picture, boxes, grey, strip, tile, write_tiles
+from covpool.demo._pictures import FLAT, GAP, PARTS, PICTURES, SIZE, Box, Picture, boxes, grey, strip, tile, write_tiles
 
 
 def overlap(one: Box, other: Box, margin: int = 0) -> bool:
@@ -61,7 +61,7 @@ def test_all_tiles_have_one_mean_and_contrast() -> None:
 
 
 def test_the_tree_holds_what_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covpool.demo.pictures.PICTURES", PICTURES[:2])
+    monkeypatch.setattr("covpool.demo._pictures.PICTURES", PICTURES[:2])
     counts = write_tiles(tmp_path)
     assert counts == {part: len(list((tmp_path / part).glob("*/*.png"))) for part in PARTS}
     first = boxes("test", grey(PICTURES[0]))[0]

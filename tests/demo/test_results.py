@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covpool.demo.results import Row, verdict
+from covpool.demo._results import Row, verdict
 from covpool.diagnostics import Spectra
-from covpool.train.report.history import Series
+from covpool.report._history import Series
 
 ROW = Row(
     pool="isqrt",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from covpool.demo import folder, pictures
-from covpool.demo.trainings import Training, plan, train_all
-from covpool.train.log import FILE, Event, read_log
+from covpool.demo import _folder as folder
+from covpool.demo import _pictures as pictures
+from covpool.demo._trainings import Training, plan, train_all
+from covpool.engine.training._log import LOG_FILE, Event, read_log
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_processes_that_were_interrupted_and_resumed_find_the_same_as_one(tmp_pa
 START_A_PROCESS_AND_WAIT = """
 import multiprocessing, os, time
 from concurrent.futures import ProcessPoolExecutor
-from covpool.demo import trainings
+from covpool.demo import _trainings as trainings
 pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), trainings._begin_process, (None, None))
 print(pool.submit(os.getpid).result(), flush=True)
 pool.submit(time.sleep, 600).result()
@@ -104,7 +105,7 @@ def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
 
 def last_event(training: Training) -> dict[str, object]:
     """How a training ended, without its duration. The other one may have been done before the interruption came."""
-    *_, event = read_log(training.run / FILE)
+    *_, event = read_log(training.run / LOG_FILE)
     assert event.pop("seconds") > 0 and event["event"] == "end"
     return event
 

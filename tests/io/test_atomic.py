@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from covpool.io.atomic import remove_leftovers, replacing
+from covpool.io._atomic import remove_leftovers, replacing
 
 
 def names(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import covpool
 from covpool import Network, attach, create_pool, ops
 from covpool.io import export
-from covpool.io.export import TOLERANCE, Format, _smooth
+from covpool.io._export import TOLERANCE, Format, _smooth
 
 both_formats = pytest.mark.parametrize("to", ["onnx", "pt2"])
 EXPORTABLE: dict[str, dict[str, object]] = {

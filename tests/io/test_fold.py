@@ -7,7 +7,7 @@ import timm.layers
 import torch
 from torch import Tensor, fx, nn
 
-from covpool.io.fold import fold_batch_norm
+from covpool.io._fold import fold_batch_norm
 
 
 def awake(model: nn.Module) -> nn.Module:

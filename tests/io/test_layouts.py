@@ -4,7 +4,7 @@ import pytest
 import torch
 import torchvision
 
-from covpool.io.layouts import CONVOLUTION, NORM, State, recognize
+from covpool.io._layouts import CONVOLUTION, NORM, State, recognize
 
 NUMBERS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
 

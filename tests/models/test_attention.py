@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cases import features, hard_features
-from covpool.models.attention import cbam, squeeze_excitation
+from covpool.models._attention import cbam, squeeze_excitation
 
 GATES = [squeeze_excitation, cbam]
 

@@ -4,8 +4,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from covpool.models.backbone import Streams, image_shape, make_backbone, positions
-from covpool.models.dry_run import observe
+from covpool.models._backbone import Streams, image_shape, make_backbone, positions
+from covpool.models._dry_run import observe
 
 
 class Own(nn.Module):

@@ -5,7 +5,7 @@ import torch
 import torchvision
 
 import covpool
-from covpool.models.by_name import classifier_by_name, split_blocks
+from covpool.models._by_name import classifier_by_name, split_blocks
 
 
 def test_plain_names_are_timm_s_and_prefixed_ones_torchvision_s() -> None:

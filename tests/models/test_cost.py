@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import covpool
-from covpool.models.cost import cost, stated_cost
+from covpool.models._cost import cost, stated_cost
 from models.tables import GMACS
 
 

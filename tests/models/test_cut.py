@@ -3,7 +3,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from covpool.models.cut import cut_after_levels, cut_before_pool
+from covpool.models._cut import cut_after_levels, cut_before_pool
 
 
 class Branching(nn.Module):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from covpool.models.dry_run import dry_run, observe, share, without_memory
+from covpool.models._dry_run import dry_run, observe, share, without_memory
 
 
 def network() -> nn.Sequential:

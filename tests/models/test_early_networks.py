@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from covpool.models.early_networks import TABLES, early_features
+from covpool.models._early_networks import TABLES, early_features
 
 # (image, channels, map before the last pooling, map after it), of the publications
 EXPECTED = {"alexnet": (227, 256, 13, 6), "vgg_f": (224, 256, 13, 6), "vgg_m": (224, 512, 13, 6)}

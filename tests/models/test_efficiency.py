@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from covpool.models.efficiency import PAPER, _LiveTensors, _peak_mebibytes, efficiency
+from covpool.models._efficiency import PAPER, _LiveTensors, _peak_mebibytes, efficiency
 from models.tables import COUNTS, GMACS
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from covpool.models.flatten import FlattenPool
+from covpool.models._flatten import FlattenPool
 
 
 def test_the_order_is_that_of_torch_flatten() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from covpool.models.head import last_linear, make_head, replace_last_linear
+from covpool.models._head import last_linear, make_head, replace_last_linear
 
 
 def test_without_hidden_layers_it_is_one_linear_layer() -> None:

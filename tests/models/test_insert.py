@@ -15,7 +15,7 @@ from timm.layers.cbam import CbamModule
 from torch import Tensor, nn
 
 import covpool
-from covpool.models.by_name import classifier_by_name
+from covpool.models._by_name import classifier_by_name
 
 # METHODS D3, D4
 COUNTS = {("resnet50", "se"): 28_088_024, ("resnet101", "se"): 49_326_872}

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from covpool.models.backbone import make_backbone
-from covpool.models.last_stride import LastStrideKept, remove_last_stride
+from covpool.models._backbone import make_backbone
+from covpool.models._last_stride import LastStrideKept, remove_last_stride
 
 
 class Residual(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import covpool
-from covpool.models.network import Network
+from covpool.models._network import Network
 
 
 class Scores(covpool.Pool):

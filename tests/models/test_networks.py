@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import covpool
-from covpool.models.networks import BASES, split_name
+from covpool.models._networks import BASES, split_name
 from models.tables import COUNTS
 
 # the table of compact representations: parameters over ResNet-50's own, in millions

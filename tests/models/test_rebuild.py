@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import covpool
-from covpool.models.rebuild import rebuild
+from covpool.models._rebuild import rebuild
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 import torchvision.models.resnet
 from torch import nn
 
-from covpool.models.residual import ResidualBlock, gate_tensors, take_over
+from covpool.models._residual import ResidualBlock, gate_tensors, take_over
 
 TIMM, TORCHVISION = timm.models.resnet, torchvision.models.resnet
 BLOCKS: dict[str, Callable[[], nn.Module]] = {

@@ -8,8 +8,8 @@ import torchvision
 from safetensors.torch import save_file
 
 import covpool
-from covpool.models.backbone import make_backbone
-from covpool.models.weights import load_backbone_weights
+from covpool.models._backbone import make_backbone
+from covpool.models._weights import load_backbone_weights
 
 
 def as_pth(state: dict[str, torch.Tensor], path: Path) -> Path:

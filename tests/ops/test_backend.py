@@ -67,7 +67,7 @@ def test_torchs_newer_setting_is_read_too_and_compiled() -> None:
 import torch
 from covpool.ops import isqrt_covariance
 from covpool.ops._backend import matmul_precision
-from covpool.bench.record import environment
+from covpool.bench._record import environment
 x = torch.randn(2, 9, 4)
 torch.backends.cuda.matmul.fp32_precision = "tf32"
 print(matmul_precision(x, None), environment(x.device, 0)["matmul_precision"])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_floating, check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops._precision import at_least_float32, in_autocast, outside_autocast
 from covpool.ops._product import product
 from covpool.ops.positions import mean
@@ -61,7 +62,7 @@ class FactorizedBilinear(nn.Module):
             check_positive_int(name, value)
         check_choice("compensation", compensation, COMPENSATIONS)
         if not 0 <= drop < 1:
-            raise ValueError(f"`drop` must be a probability in [0, 1); got {drop}")
+            raise CovpoolError(f"`drop` must be a probability in [0, 1); got {drop}")
         self.in_features = in_features
         self.out_features = out_features
         self.drop = drop
@@ -86,7 +87,7 @@ class FactorizedBilinear(nn.Module):
         check_floating("x", x)
         per_image = math.prod(x.shape[1:])
         if x.ndim < 2 or not per_image or per_image % self.in_features:
-            raise ValueError(
+            raise CovpoolError(
                 f"`x` must have shape (b, {self.in_features}, ...), or maps of {self.in_features} channels laid out "
                 f"flat; got {tuple(x.shape)}"
             )

@@ -5,6 +5,7 @@ import math
 from torch import Tensor, nn
 
 from covpool._check import check_floating
+from covpool._errors import CovpoolError
 from covpool.ops._precision import at_least_float32
 
 TAU = 0.01  # in squared units of the responses; keeps the slope of the root finite where a response is zero
@@ -63,4 +64,4 @@ class SecondOrderResponse(nn.Module):
 
 def _check_tau(tau: float) -> None:
     if not (math.isfinite(tau) and tau > 0):
-        raise ValueError(f"`tau` must be positive, or the slope of the root at zero is infinite; got {tau}")
+        raise CovpoolError(f"`tau` must be positive, or the slope of the root at zero is infinite; got {tau}")

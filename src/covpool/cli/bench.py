@@ -14,11 +14,20 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from covpool._check import check_choice
-from covpool.bench import SUITES, Record, measure_model, run_suite, write_records
-from covpool.bench.loading import measure_loading
-from covpool.bench.plots import check_picture, plot_curves, plot_throughput, read_records
-from covpool.bench.record import environment
-from covpool.bench.steps import HEADS
+from covpool.bench import (
+    HEADS,
+    SUITES,
+    Record,
+    check_picture,
+    environment,
+    measure_loading,
+    measure_model,
+    plot_curves,
+    plot_throughput,
+    read_records,
+    run_suite,
+    write_records,
+)
 from covpool.cli.device_option import chosen_device
 
 UNKNOWN = "-"

@@ -13,12 +13,11 @@ from rich.table import Table
 from covpool._check import require
 from covpool._cores import usable_cores
 from covpool.cli.errors import INTERRUPTED
-from covpool.train.log import Event
-from covpool.train.stages import total_steps
+from covpool.engine.training import Event
+from covpool.recipe import total_steps
 
 if TYPE_CHECKING:
-    from covpool.demo.results import Row
-    from covpool.demo.trainings import Training
+    from covpool.demo import Row, Training
 
 
 def demo(
@@ -35,9 +34,14 @@ def demo(
     """
     for module, extra in (("lightning.fabric", "train"), ("skimage", "plots"), ("matplotlib", "plots")):
         require(module, extra)
-    from covpool.demo.folder import PAGE, PLOT, conclude, prepare  # seconds, which the other commands need not wait
-    from covpool.demo.results import verdict
-    from covpool.demo.trainings import train_all
+    from covpool.demo import (  # seconds, which the other commands need not wait
+        PAGE,
+        PLOT,
+        conclude,
+        prepare,
+        train_all,
+        verdict,
+    )
 
     console, start = Console(), time.perf_counter()
     trainings = prepare(out, seeds=seeds, epochs=epochs)

@@ -2,6 +2,8 @@
 
 import torch
 
+from covpool._errors import CovpoolError
+
 
 def chosen_device(asked: str) -> str:
     """The device asked for, which must be here; else the GPU if there is one.
@@ -18,5 +20,5 @@ def chosen_device(asked: str) -> str:
         kind = ""
     if kind not in ("cpu", "cuda") or (kind == "cuda" and not gpu):
         here = "cpu or cuda" if gpu else "cpu, as there is no GPU here"
-        raise ValueError(f"--device must be {here}; got {asked!r}")
+        raise CovpoolError(f"--device must be {here}; got {asked!r}")
     return asked

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import typer
 
-from covpool.data.mistakes import is_ours
+from covpool._errors import CovpoolError
 
 MISTAKE, INTERRUPTED = 2, 130  # exit codes; 130 is what shells give to Ctrl-C
 
 
 def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """The same command, ending in one line where an error tells of a mistake.
+    """Wrap a command so that a user's mistake (CovpoolError) or a file error (OSError) ends in one line.
 
-    Such are the errors that covpool itself raises, and those of files. Any other is a fault of the program, and keeps
-    its traceback; COVPOOL_TRACEBACK=1 in the environment gives one to all.
+    Any other exception is a bug and keeps its traceback. COVPOOL_TRACEBACK=1 in the environment shows every traceback.
     """
 
     @functools.wraps(command)
@@ -27,8 +26,8 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-            if os.environ.get("COVPOOL_TRACEBACK") or not (isinstance(error, OSError) or is_ours(error)):
+        except (CovpoolError, OSError) as error:
+            if os.environ.get("COVPOOL_TRACEBACK"):
                 raise
             typer.echo(f"covpool: {error}", err=True)
             raise typer.Exit(MISTAKE) from error

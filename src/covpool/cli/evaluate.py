@@ -12,15 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from covpool._check import check_positive_int, require
+from covpool._errors import CovpoolError
 from covpool.cli.data_option import split_data
 from covpool.cli.device_option import chosen_device
 from covpool.cli.output import make_folder
-from covpool.data.options import Data
-from covpool.io.checkpoint import read_metadata
+from covpool.data import Data
+from covpool.io import read_metadata
 
 if TYPE_CHECKING:
-    from covpool.train.evaluate import Protocol
-    from covpool.train.judge import ClassAccuracy
+    from covpool.engine.evaluation import ClassAccuracy, Protocol
 
 CLASSES_SHOWN = 10
 
@@ -48,20 +48,18 @@ def evaluate_command(
     """Judge checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration; several are fused."""
     check_positive_int("--batch-size", batch_size)
     if workers < 0:
-        raise ValueError(f"--workers must be 0 (pictures are read in this process) or more; got {workers}")
+        raise CovpoolError(f"--workers must be 0 (pictures are read in this process) or more; got {workers}")
     if classifier == "svm" and crops != "1":
-        raise ValueError("--classifier svm judges the central crop and its mirror image: leave --crops out")
+        raise CovpoolError("--classifier svm judges the central crop and its mirror image: leave --crops out")
     require("torchmetrics", "train")
-    from covpool.data.images import BrokenImage
+    from covpool.data import BrokenImage
     from covpool.data.sets import open_data
-    from covpool.train.evaluate import Protocol, fused_scores
-    from covpool.train.judge import judge
-    from covpool.train.submission import write_submission
+    from covpool.engine.evaluation import Protocol, fused_scores, judge, write_submission
 
     chosen = replace(data_of(checkpoints[0], data, split), workers=workers, broken="skip" if skip_broken else "refuse")
     splits = open_data(chosen)
     if submission is not None and not splits.test.ids:
-        raise ValueError(
+        raise CovpoolError(
             f"--submission needs the owners' picture numbers, which only inat2018's test part has; got "
             f"{chosen.name!r}, {chosen.test_on}: leave it out, or name the data with --data inat2018:FOLDER"
         )
@@ -81,7 +79,7 @@ def evaluate_command(
         try:
             scores, targets = fused_scores(checkpoints, splits, chosen, protocol)
         except BrokenImage as broken:
-            raise ValueError(
+            raise CovpoolError(
                 f"{broken.path} cannot be read ({broken.reason}): mend or remove it, or add --skip-broken"
             ) from broken
     if submission is not None:
@@ -114,7 +112,7 @@ def data_of(checkpoint: Path, asked: str, split: int) -> Data:
     elif kept:
         chosen = own
     else:
-        raise ValueError(f"{checkpoint} does not say which data it was trained on: name its folder with --data")
+        raise CovpoolError(f"{checkpoint} does not say which data it was trained on: name its folder with --data")
     return replace(chosen, split=split or chosen.split, cache="none")
 
 
@@ -123,7 +121,7 @@ def _one_or_ten(crops: str) -> Literal[1, 10]:
         return 1
     if crops == "10":
         return 10
-    raise ValueError(f"--crops must be 1 or 10; got {crops}")
+    raise CovpoolError(f"--crops must be 1 or 10; got {crops}")
 
 
 def _classifier(name: str) -> Literal["softmax", "svm"]:
@@ -131,7 +129,7 @@ def _classifier(name: str) -> Literal["softmax", "svm"]:
         return "softmax"
     if name == "svm":
         return "svm"
-    raise ValueError(f"--classifier must be softmax or svm; got {name!r}")
+    raise CovpoolError(f"--classifier must be softmax or svm; got {name!r}")
 
 
 def _how(protocol: "Protocol") -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 import covpool
 from covpool._check import check_choice
 from covpool.cli.output import output_path
-from covpool.io.export import FORMATS, Format
+from covpool.io import FORMATS, Format
 
 
 def export(

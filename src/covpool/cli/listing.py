@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 import covpool
-from covpool.models.networks import BASES, POOLS
-from covpool.train.parse import read_recipe
-from covpool.train.shelf import list_recipes, list_sets
+from covpool._errors import CovpoolError
+from covpool.models import BASES, POOLS
+from covpool.recipe import list_recipes, list_sets, read_recipe
 
 
 def list_all(
@@ -26,7 +26,7 @@ def list_all(
     if models:
         names = covpool.list_models(models)
         if not names:
-            raise ValueError(f"no model matches {models!r}; `covpool list` shows how names are made")
+            raise CovpoolError(f"no model matches {models!r}; `covpool list` shows how names are made")
         typer.echo("\n".join(names))
         return
     console = Console()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from covpool._errors import CovpoolError
+
 
 def output_path(source: Path, suffix: str, asked: Path | None) -> Path:
     """The file asked for, else the source's name with another suffix, which must not be taken yet.
@@ -11,9 +13,9 @@ def output_path(source: Path, suffix: str, asked: Path | None) -> Path:
     """
     path = asked or source.with_name(source.name.removesuffix(".tar")).with_suffix(suffix)
     if path.resolve() == source.resolve():
-        raise ValueError(f"{path} would be written over itself: name another file with --out")
+        raise CovpoolError(f"{path} would be written over itself: name another file with --out")
     if asked is None and path.exists():
-        raise ValueError(f"{path} is there already: name a file with --out, or that one to replace it")
+        raise CovpoolError(f"{path} is there already: name a file with --out, or that one to replace it")
     return path
 
 

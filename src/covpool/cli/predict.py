@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from covpool._check import check_positive_int, require
+from covpool._errors import CovpoolError
 from covpool.cli.device_option import chosen_device
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -28,7 +29,7 @@ def predict_command(
     check_positive_int("--top", top)
     check_positive_int("--batch-size", batch_size)
     require("torchvision", "models")
-    from covpool.train.predict import predict
+    from covpool.engine.evaluation import predict
 
     place, unread = chosen_device(device), 0
     table = Table("picture", "class", "probability")
@@ -59,10 +60,10 @@ def _files(pictures: list[Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in PICTURES)
             if not inside:
-                raise ValueError(f"there are no pictures in the folder {path}")
+                raise CovpoolError(f"there are no pictures in the folder {path}")
             files += inside
         elif path.is_file():
             files.append(path)
         else:
-            raise ValueError(f"there is no file {path}")
+            raise CovpoolError(f"there is no file {path}")
     return files

@@ -14,16 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from covpool._check import require
-from covpool.bench.measure import busy_time, peak_memory, time_in_turns
-from covpool.bench.plots import check_picture
-from covpool.bench.record import environment
+from covpool.bench import busy_time, check_picture, environment, peak_memory, time_in_turns
 from covpool.cli.data_option import split_data
 from covpool.cli.device_option import chosen_device
 from covpool.cli.output import make_folder
 
 if TYPE_CHECKING:
-    from covpool.train.probe_run import Run
-    from covpool.train.probe_summary import Row
+    from covpool.studies.probe import Row, Run
 
 SECONDS = 0.3  # about how long the costs of one pool are measured
 
@@ -47,10 +44,7 @@ def probe_command(
     name, root = split_data(data)
     given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
     require("torchvision", "models")
-    from covpool.train.probe import probe
-    from covpool.train.probe_run import read_runs
-    from covpool.train.probe_settings import read_probe
-    from covpool.train.probe_summary import summarize
+    from covpool.studies.probe import probe, read_probe, read_runs, summarize
 
     chosen = read_probe([*(settings or []), *given])
     if plot is not None:
@@ -84,7 +78,7 @@ def probe_command(
         markdown.write_text(_markdown(title, rows))
         console.print(f"table: {markdown}", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:
-        from covpool.train.probe_plot import plot_probe
+        from covpool.studies.probe import plot_probe
 
         make_folder(plot)
         plot_probe(rows, plot, title)
@@ -158,7 +152,7 @@ def _markdown(title: str, rows: "list[Row]") -> str:
 
 
 def _groups(rows: "list[Row]") -> "Iterator[tuple[str, list[Row]]]":
-    from covpool.train.probe_summary import GROUPS
+    from covpool.studies.probe import GROUPS
 
     for group, members in groupby(rows, key=lambda row: row.group):
         yield GROUPS[group], list(members)

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from covpool.train.log import Event
+from covpool.engine.training import Event
 
 
 class ProgressBar:
-    """A consumer of the events of `covpool.train.loop.train`: a bar for the steps, a line for every epoch.
+    """A consumer of the events of `covpool.engine.training._loop.train`: a bar for the steps, a line for every epoch.
 
     Args:
         console: where it is drawn.

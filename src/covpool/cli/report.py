@@ -18,10 +18,10 @@ def report(
     """Write RUN/report.html: curves, accuracy, mistakes with pictures, spectra, settings, timings, in one file."""
     require("jinja2", "train")
     from covpool.data.sets import open_data
-    from covpool.train.parse import RECIPE, read_recipe
-    from covpool.train.report import write_report  # seconds, which the other commands need not wait
+    from covpool.recipe import RECIPE_FILE, read_recipe
+    from covpool.report import write_report  # seconds, which the other commands need not wait
 
-    moved = open_data(read_recipe(run / RECIPE, [f"data.root={root}"]).data) if root else None
+    moved = open_data(read_recipe(run / RECIPE_FILE, [f"data.root={root}"]).data) if root else None
     console = Console()
     with console.status("judging the test images"):
         path = write_report(run, splits=moved, device=chosen_device(device) if device else "auto")

@@ -9,6 +9,7 @@ from rich.table import Table
 
 import covpool
 from covpool._check import did_you_mean
+from covpool._errors import CovpoolError
 from covpool.cli.device_option import chosen_device
 from covpool.models import Efficiency, efficiency
 
@@ -32,7 +33,7 @@ def show(
         console.print(_model(row))
     else:
         hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_blocks(), *covpool.list_models()])
-        raise ValueError(f"there is no pool, block or model named {name!r}{hint}; `covpool list` has all")
+        raise CovpoolError(f"there is no pool, block or model named {name!r}{hint}; `covpool list` has all")
 
 
 def _pool(name: str) -> Table:

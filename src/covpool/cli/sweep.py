@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from covpool._check import require
-from covpool.bench.record import environment
+from covpool._errors import CovpoolError
+from covpool.bench import environment
 from covpool.cli.errors import INTERRUPTED
 from covpool.cli.output import make_folder
 from covpool.cli.progress import ProgressBar
-from covpool.train.interrupt import Stopped
+from covpool.engine.training import Stopped
 
 if TYPE_CHECKING:
-    from covpool.train.sweep import Outcome
-    from covpool.train.sweep_table import Row
+    from covpool.studies.sweep import Outcome, Row
 
 RUNS, TABLE, PLOT = "sweep.jsonl", "sweep.csv", "sweep.png"
 
@@ -39,10 +39,9 @@ def sweep_command(
     As in: covpool sweep finetune pool.iterations=[1,3,5] seed=[0,1,2] data.root=birds
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("a sweep runs in one process: for torchrun call `covpool train` once for every setting")
+        raise CovpoolError("a sweep runs in one process: for torchrun call `covpool train` once for every setting")
     require("lightning.fabric", "train")
-    from covpool.train.sweep import Planned, plan, sweep
-    from covpool.train.sweep_table import plot_sweep, tabulate, write_csv, write_lines
+    from covpool.studies.sweep import Planned, plan, plot_sweep, sweep, tabulate, write_csv, write_lines
 
     folder = out or Path("runs", f"{Path(recipe).stem}-sweep")
     planned = plan(recipe, settings or [], folder)

@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 
 from covpool._check import require
+from covpool._errors import CovpoolError
 from covpool.cli.errors import INTERRUPTED
 from covpool.cli.progress import ProgressBar
-from covpool.train.interrupt import Stopped
-from covpool.train.parse import RECIPE, read_recipe, to_toml
-from covpool.train.recipe import Recipe
+from covpool.engine.training import Stopped
+from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, to_toml
 
 if TYPE_CHECKING:
-    from covpool.train.loop import Result
+    from covpool.engine.training import Result
 
 # What may differ when a run is resumed: nothing of the result depends on it.
 CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "train.save_every")
@@ -35,22 +35,22 @@ def train_command(
 ) -> None:
     """Train or fine-tune a network: the recipe says all, and settings after it change it.
 
-    Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE ...
+    Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE_FILE ...
     """
     if resume is not None and out is not None:
-        raise ValueError("a run is resumed in its own folder: give --resume or --out, not both")
+        raise CovpoolError("a run is resumed in its own folder: give --resume or --out, not both")
     if resume is not None:
         chosen = _resumed(resume, [text for text in (recipe, *(settings or [])) if text])
     elif recipe:
         chosen = read_recipe(recipe, settings or [])
     else:
-        raise ValueError("`covpool train` needs a recipe, or --resume and the folder of a run")
+        raise CovpoolError("`covpool train` needs a recipe, or --resume and the folder of a run")
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return
     require("lightning.fabric", "train")
-    from covpool.train.devices import leave_processes  # seconds, which the other commands need not wait
-    from covpool.train.loop import train
+    from covpool.engine import leave_processes  # seconds, which the other commands need not wait
+    from covpool.engine.training import train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
@@ -71,20 +71,20 @@ def train_command(
 def _resumed(run: Path, settings: list[str]) -> Recipe:
     for setting in settings:
         if "=" not in setting:
-            raise ValueError(f"a run is resumed with the recipe in its folder: leave {setting!r} out")
+            raise CovpoolError(f"a run is resumed with the recipe in its folder: leave {setting!r} out")
         if not any(fnmatchcase(setting.partition("=")[0], key) for key in CHANGEABLE):
-            raise ValueError(
+            raise CovpoolError(
                 f"{setting!r} cannot change in a run that is resumed; only {', '.join(CHANGEABLE)} can: start a new run"
             )
-    if not (run / RECIPE).is_file():
-        raise ValueError(f"{run} is not the folder of a run: it has no {RECIPE}")
-    return read_recipe(run / RECIPE, settings)
+    if not (run / RECIPE_FILE).is_file():
+        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
+    return read_recipe(run / RECIPE_FILE, settings)
 
 
 def _report(run: Path, recipe: Recipe, console: Console) -> None:
     require("jinja2", "train")
     from covpool.data.sets import open_data
-    from covpool.train.report import write_report
+    from covpool.report import write_report
 
     with console.status("judging the test images for the report"):
         path = write_report(run, splits=open_data(recipe.data))  # where they lie now, which the folder may not know

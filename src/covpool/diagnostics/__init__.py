@@ -1,8 +1,9 @@
 """Looking inside a network: where a NaN began, and what a pool does to the eigenvalues of the covariance."""
 
-from covpool.diagnostics import normalizations
-from covpool.diagnostics.finite import NonFiniteError, check_finite
-from covpool.diagnostics.spectra import Histogram, Spectra, log_histogram, pool_spectra, spectrum
+from covpool.diagnostics import _normalizations as normalizations  # a namespace of its own: normalizations.power
+from covpool.diagnostics._finite import NonFiniteError, check_finite
+from covpool.diagnostics._normalizations import logarithm, newton_schulz, power
+from covpool.diagnostics._spectra import Histogram, Spectra, log_histogram, pool_spectra, spectrum
 
 __all__ = [
     "Histogram",
@@ -10,7 +11,10 @@ __all__ = [
     "Spectra",
     "check_finite",
     "log_histogram",
+    "logarithm",
+    "newton_schulz",
     "normalizations",
     "pool_spectra",
+    "power",
     "spectrum",
 ]

@@ -11,6 +11,8 @@ from typing import Literal
 
 import torch
 
+from covpool._errors import CovpoolError
+
 Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 
@@ -71,7 +73,7 @@ def takes(iterations: int) -> bool:
 def mode(precision: str, iterations: int) -> Mode:
     """The mode of a `Precision` for N iterations."""
     if not takes(iterations):
-        raise ValueError(f"the kernels take 3 to {MOST_ITERATIONS} iterations; got {iterations}")
+        raise CovpoolError(f"the kernels take 3 to {MOST_ITERATIONS} iterations; got {iterations}")
     room = min(16.0, LARGEST / stored_slope(iterations))
     scale = 2.0 ** math.floor(math.log2(room))
     storage = torch.bfloat16 if precision == "bf16" else torch.float16

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from covpool._errors import CovpoolError
 from covpool.kernels.gpu import ENOUGH, shared_memory
 from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
 from covpool.kernels.shape import LARGEST_BATCH, padded, tiling
@@ -36,7 +37,7 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
     if asked == "torch" or (asked == "auto" and not (served and device_type == "cuda" and TRITON_INSTALLED)):
         return "torch"
     if not served:
-        raise ValueError(
+        raise CovpoolError(
             "backend 'triton' serves float32 and half precision, prenorm 'trace', "
             f"3 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
             "capability 8.0 on (10 with torch 2.10, 11 with torch 2.12 or later); "

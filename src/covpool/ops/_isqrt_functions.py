@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from covpool._errors import UnsupportedError
 from covpool.ops._autograd import Differentiable
 from covpool.ops._isqrt_forms import (
     Polynomial,
@@ -27,7 +28,7 @@ from covpool.ops.vech import from_triangle, vech
 
 def _constant_weights(differentiated: bool) -> None:
     if differentiated:
-        raise RuntimeError("this form of isqrt_covariance has no derivative in the weights; ask for form='primal'")
+        raise UnsupportedError("this form of isqrt_covariance has no derivative in the weights; ask for form='primal'")
 
 
 class ByPolynomial(Differentiable):

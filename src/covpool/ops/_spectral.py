@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from covpool._errors import UnsupportedError
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops._precision import outside_autocast
@@ -154,7 +155,7 @@ def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
 
 
 def _refuse_second_derivative() -> None:
-    raise RuntimeError(
+    raise UnsupportedError(
         "second derivatives of functions by eigen-decomposition are not provided; "
         "for the square root use sqrtm_newton_schulz or isqrt_covariance, which have exact ones"
     )

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from covpool._check import check_square
+from covpool._errors import CovpoolError
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops._eigh import eigh
@@ -88,4 +89,4 @@ def clip_eigh(
 
 def check_bounds(low: float, high: float) -> None:
     if not 0 < low < high:
-        raise ValueError(f"the interval of eigenvalues must have 0 < low < high; got low={low}, high={high}")
+        raise CovpoolError(f"the interval of eigenvalues must have 0 < low < high; got low={low}, high={high}")

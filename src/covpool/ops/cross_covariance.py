@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from covpool._check import check_features
+from covpool._errors import CovpoolError
 from covpool.ops._precision import at_least_float32, full_precision
 from covpool.ops._product import product
 from covpool.ops.positions import center, keep_positions
@@ -33,7 +34,7 @@ def cross_covariance(
     check_features(x)
     check_features(y)
     if x.shape[:-1] != y.shape[:-1]:
-        raise ValueError(f"`x` and `y` must have the same positions; got {tuple(x.shape)} and {tuple(y.shape)}")
+        raise CovpoolError(f"`x` and `y` must have the same positions; got {tuple(x.shape)} and {tuple(y.shape)}")
     y, _ = keep_positions(at_least_float32(y), mask, weights)
     x, w = keep_positions(x, mask, weights)
     xc = center(x, w, centered)

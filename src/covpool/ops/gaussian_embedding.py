@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_features
+from covpool._errors import CovpoolError
 from covpool.ops._backend import exporting
 from covpool.ops._precision import full_precision
 from covpool.ops._product import product
@@ -74,7 +75,7 @@ def check_options(kind: Kind, eps: float, solver: Solver) -> None:
     check_choice("kind", kind, KINDS)
     check_choice("solver", solver, ("eigh", "newton_schulz"))
     if eps < 0:
-        raise ValueError(f"`eps` must not be negative; got {eps}")
+        raise CovpoolError(f"`eps` must not be negative; got {eps}")
 
 
 def _embed(
@@ -111,7 +112,9 @@ def _root(y: Tensor, eps: float) -> Tensor:
 def _goes_dual(x: Tensor, kind: Kind, eps: float, solver: Solver, weights: Tensor | None, form: str) -> bool:
     known = kind == "sqrt" and solver == "eigh" and eps > 0
     if form == "dual" and not known:
-        raise ValueError(f"`form` 'dual' needs kind 'sqrt', solver 'eigh' and eps > 0; got {kind!r}, {solver!r}, {eps}")
+        raise CovpoolError(
+            f"`form` 'dual' needs kind 'sqrt', solver 'eigh' and eps > 0; got {kind!r}, {solver!r}, {eps}"
+        )
     n, c = x.shape[-2:]
     weight_gradient = weights is not None and weights.requires_grad
     chosen = choose_form(n, c + 1, weight_gradient, exporting()) if form == "auto" else form

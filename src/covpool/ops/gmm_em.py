@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops.gaussian_mixture import mixture_moments
 from covpool.ops.kmeans import kmeans, one_hot
 from covpool.ops.squared_distances import squared_distances
@@ -63,7 +64,7 @@ def variance_bound(x: Tensor) -> Tensor:  # (m, c) -> ()
     """1e-4 of the largest variance of a channel; points that are all the same are refused."""
     bound = VARIANCE_BOUND * x.detach().double().var(0, correction=0).max()
     if not bound > 0:
-        raise ValueError("the points to fit are all the same or not finite: give descriptors of several images")
+        raise CovpoolError("the points to fit are all the same or not finite: give descriptors of several images")
     return bound
 
 

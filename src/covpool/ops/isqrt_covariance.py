@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_features
+from covpool._errors import CovpoolError
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
@@ -129,7 +130,7 @@ def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
 
 def _check_weights(weights: Tensor | None, form: str) -> None:
     if weights is not None and weights.requires_grad and form in ("dual", "spectral"):
-        raise ValueError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
+        raise CovpoolError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
 
 
 def _is_plain(weights: Tensor | None, form: str) -> bool:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops.squared_distances import squared_distances
 
 
@@ -36,7 +37,7 @@ def kmeans(
     """
     check_positive_int("clusters", clusters)
     if x.ndim != 2 or len(x) < clusters:
-        raise ValueError(f"`x` must have shape (m, c) with m >= {clusters} clusters; got {tuple(x.shape)}")
+        raise CovpoolError(f"`x` must have shape (m, c) with m >= {clusters} clusters; got {tuple(x.shape)}")
     points = x.double()
     centers = _seeds(points, clusters, seed)
     for _ in range(iterations):

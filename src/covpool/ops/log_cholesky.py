@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_square
+from covpool._errors import CovpoolError
 from covpool.ops._precision import full_precision
 from covpool.ops.symmetric import symmetrize
 
@@ -51,4 +52,4 @@ def log_cholesky(
 def check_eps(eps: float) -> None:
     """Refuse an eps that leaves singular matrices singular."""
     if not eps > 0:
-        raise ValueError(f"`eps` must be positive; got {eps}")
+        raise CovpoolError(f"`eps` must be positive; got {eps}")

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_square
+from covpool._errors import CovpoolError
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import full_precision
 from covpool.ops._product import product
@@ -41,7 +42,7 @@ def logm_eigh(
     check_square("a", a)
     check_choice("null_gradient", null_gradient, ("exact", "released"))
     if not eps >= 0:
-        raise ValueError(f"`eps` must not be negative; got {eps}")
+        raise CovpoolError(f"`eps` must not be negative; got {eps}")
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())
     round_off = eps_of(eigenvalues[..., -1:]) * a.shape[-1]

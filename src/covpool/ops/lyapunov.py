@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_square
+from covpool._errors import CovpoolError
 from covpool.ops._autograd import Differentiable
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import at_least_float32, full_precision, outside_autocast
@@ -82,7 +83,7 @@ def lyapunov_solve(
     check_square("a", a)
     check_square("q", q)
     if a.shape[-1] != q.shape[-1]:
-        raise ValueError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
+        raise CovpoolError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
     a, q = torch.broadcast_tensors(symmetrize(a), at_least_float32(q))
     x: Tensor = _Lyapunov.call(a, q)
     return x

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_positive_int, check_square
+from covpool._errors import CovpoolError
 from covpool.ops._precision import at_least_float32, full_precision
 from covpool.ops._product import product
 from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
@@ -59,7 +60,7 @@ def lyapunov_newton_schulz(
     check_square("q", q)
     check_positive_int("steps", steps)
     if a.shape[-1] != q.shape[-1]:
-        raise ValueError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
+        raise CovpoolError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
     a, q = torch.broadcast_tensors(symmetrize(a), at_least_float32(q))
     scale = reciprocal_or_zero(frobenius_norm(a))
     return lyapunov_steps(a * scale, q * scale, steps)

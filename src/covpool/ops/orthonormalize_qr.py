@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_floating
+from covpool._errors import CovpoolError
 
 
 def orthonormalize_qr(
@@ -26,7 +27,7 @@ def orthonormalize_qr(
     """
     check_floating("v", v)
     if v.ndim < 2 or not 1 <= v.shape[-1] <= v.shape[-2]:
-        raise ValueError(f"`v` must have shape (..., m, k) with m >= k >= 1; got {tuple(v.shape)}")
+        raise CovpoolError(f"`v` must have shape (..., m, k) with m >= k >= 1; got {tuple(v.shape)}")
     q, r = torch.linalg.qr(v.double())
     signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1, 1)
     return (q * signs.unsqueeze(-2)).to(v.dtype)

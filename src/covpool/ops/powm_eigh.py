@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_square
+from covpool._errors import CovpoolError
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import full_precision
 from covpool.ops._spectral import Kind, SpectralFunction, eps_of
@@ -75,7 +76,7 @@ def check_options(eps: Threshold | float, normalization: Normalization | None, n
     if isinstance(eps, str):
         check_choice("eps", eps, ("rank", "paper"))
     elif not eps >= 0:
-        raise ValueError(f"`eps` must not be negative, or round-off below zero has no power; got {eps}")
+        raise CovpoolError(f"`eps` must not be negative, or round-off below zero has no power; got {eps}")
     check_choice("normalization", normalization, (None, "spectral", "frobenius"))
     check_choice("null_gradient", null_gradient, ("exact", "released"))
 
@@ -83,10 +84,10 @@ def check_options(eps: Threshold | float, normalization: Normalization | None, n
 def check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
     if isinstance(alpha, Tensor):
         if alpha.numel() != 1:
-            raise ValueError(f"`alpha` must be one number; got a tensor of shape {tuple(alpha.shape)}")
+            raise CovpoolError(f"`alpha` must be one number; got a tensor of shape {tuple(alpha.shape)}")
         return alpha.to(like.dtype).reshape(())
     if not 0 < alpha <= 2:
-        raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
+        raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
     return torch.full((), alpha, dtype=like.dtype, device=like.device)  # unlike torch.tensor, no wait for the GPU
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_floating, check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops._precision import full_precision
 from covpool.ops._product import product
 from covpool.ops.symmetric import frobenius_norm
@@ -44,7 +45,7 @@ def powm_power_iteration(
     check_floating("a", a)
     check_options(alpha, rank, iterations)
     if a.ndim < 2 or start.shape != a.shape[-1:]:
-        raise ValueError(
+        raise CovpoolError(
             f"`a` must have shape (..., m, n) and `start` (n,); got {tuple(a.shape)} and {tuple(start.shape)}"
         )
     total = torch.zeros_like(a)
@@ -64,11 +65,11 @@ def check_options(alpha: float, rank: int, iterations: int) -> None:
     check_positive_int("rank", rank)
     check_positive_int("iterations", iterations)
     if rank > 1 and iterations == 1:
-        raise ValueError(
+        raise CovpoolError(
             f"`rank` = {rank} needs `iterations` >= 2: what one step leaves of a matrix maps the start vector to zero"
         )
     if not 0 < alpha <= 1:
-        raise ValueError(f"`alpha` must be in (0, 1]; got {alpha}")
+        raise CovpoolError(f"`alpha` must be in (0, 1]; got {alpha}")
 
 
 def _unit(v: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from covpool._check import check_choice, check_features, check_floating
+from covpool._errors import CovpoolError
 from covpool.ops._backend import exporting
 from covpool.ops._precision import full_precision
 from covpool.ops._product import product
@@ -55,10 +56,10 @@ def projection_product(
     check_floating("factors", factors)
     check_choice("form", form, (None, *FORMS))
     if factors.ndim != 3 or factors.shape[1] != x.shape[-1] or len(factors) < 1:
-        raise ValueError(f"`factors` must have shape (r, {x.shape[-1]}, d), r >= 1; got {tuple(factors.shape)}")
+        raise CovpoolError(f"`factors` must have shape (r, {x.shape[-1]}, d), r >= 1; got {tuple(factors.shape)}")
     order = len(factors)
     if form == "moment" and order != 2:
-        raise ValueError(f'form="moment" is for order 2; got order {order}: use form="positions" or None')
+        raise CovpoolError(f'form="moment" is for order 2; got order {order}: use form="positions" or None')
     x, w = keep_positions(x, mask, weights)
     weighted = x / x.shape[-2] if w is None else x * w.unsqueeze(-1)
     first, *others = factors.to(x.dtype)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_features
+from covpool._errors import CovpoolError
 from covpool.ops._precision import full_precision
 from covpool.ops.covariance import covariance
 from covpool.ops.positions import center, count, keep_positions
@@ -48,7 +49,7 @@ def shrunk_covariance(
     check_features(x)
     check_choice("shrinkage", shrinkage, SHRINKAGES)
     if weights is not None:
-        raise ValueError("`shrinkage` is not defined for weighted positions; use a mask, or no shrinkage")
+        raise CovpoolError("`shrinkage` is not defined for weighted positions; use a mask, or no shrinkage")
     kept, w = keep_positions(x, mask, None)
     xc = center(kept, w)
     if mask is not None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from covpool._check import check_choice, check_floating
+from covpool._errors import CovpoolError
 from covpool.ops._autograd import Differentiable
 from covpool.ops._precision import full_precision
 
@@ -85,7 +86,7 @@ def signed_power(
     check_floating("z", z)
     check_choice("gradient", gradient, GRADIENT_MODES)
     if not 0 < rho <= 1:
-        raise ValueError(f"`rho` must be in (0, 1]; got {rho}")
+        raise CovpoolError(f"`rho` must be in (0, 1]; got {rho}")
     if gradient == "bcnn_torch":
         return (z.relu() + BCNN_TORCH_EPS) ** rho - ((-z).relu() + BCNN_TORCH_EPS) ** rho
     if gradient == "fast_mpn":

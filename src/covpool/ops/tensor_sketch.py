@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_features, check_positive_int
+from covpool._errors import CovpoolError, WrongTypeError
 from covpool.ops._backend import exporting
 from covpool.ops._precision import full_precision
 from covpool.ops._product import product
@@ -96,7 +97,7 @@ def tensor_sketch(
     check_choice("form", form, (None, *FORMS))
     order = len(hashes)
     if form == "moment" and order != 2:
-        raise ValueError(f'form="moment" is for order 2; got order {order}: use form="fft" or None')
+        raise CovpoolError(f'form="moment" is for order 2; got order {order}: use form="fft" or None')
     x, w = keep_positions(x, mask, weights)
     if order == 2 and form is None:
         form = "moment" if exporting() else sketch_form(x.shape[-2], x.shape[-1], size)
@@ -134,12 +135,12 @@ def _check(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> None:
     check_features(x)
     check_positive_int("size", size)
     if hashes.ndim != 2 or hashes.shape[-1] != x.shape[-1] or signs.shape != hashes.shape:
-        raise ValueError(
+        raise CovpoolError(
             f"`hashes` and `signs` must have shape (p, {x.shape[-1]}), one bucket and sign per channel; "
             f"got {tuple(hashes.shape)} and {tuple(signs.shape)}"
         )
     if hashes.dtype != torch.int64:
-        raise TypeError(f"`hashes` must be int64 bucket numbers; got {hashes.dtype}")
+        raise WrongTypeError(f"`hashes` must be int64 bucket numbers; got {hashes.dtype}")
 
 
 def _signed(

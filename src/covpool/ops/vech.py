@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_floating, check_square
+from covpool._errors import CovpoolError
 
 
 def _upper_positions(c: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -54,7 +55,7 @@ def unvech(
     length = z.shape[-1] if z.ndim else 0
     c = (math.isqrt(8 * length + 1) - 1) // 2
     if length < 1 or c * (c + 1) // 2 != length:
-        raise ValueError(f"`z` must have shape (..., c (c + 1) / 2), as 1, 3, 6, 10, ...; got {tuple(z.shape)}")
+        raise CovpoolError(f"`z` must have shape (..., c (c + 1) / 2), as 1, 3, 6, 10, ...; got {tuple(z.shape)}")
     if scale_offdiagonal:
         z = z / _offdiagonal_scale(*_upper_positions(c, z.device), z)
     return from_triangle(z, c)

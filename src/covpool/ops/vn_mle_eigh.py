@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_square
+from covpool._errors import CovpoolError
 from covpool.ops._eigh import eigh
 from covpool.ops._precision import full_precision
 from covpool.ops._spectral import SpectralFunction
@@ -52,4 +53,4 @@ def vn_mle_eigh(
 
 def check_gamma(gamma: float) -> None:
     if not 0 < gamma < torch.inf:
-        raise ValueError(f"`gamma` must be positive and finite; got {gamma}")
+        raise CovpoolError(f"`gamma` must be positive and finite; got {gamma}")

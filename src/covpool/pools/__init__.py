@@ -1,7 +1,17 @@
 """The pooling methods, one file each. A new one needs its file, a line here and a docs page."""
 
+from covpool._registry import (
+    PoolInfo,
+    create_pool,
+    list_pools,
+    option_types,
+    pool_info,
+    pool_name,
+    register,
+    unregister,
+)
 from covpool.pools.avg import AveragePool
-from covpool.pools.base import Pool
+from covpool.pools.base import Layout, Pool
 from covpool.pools.bcnn import BilinearPool
 from covpool.pools.cbp import CompactBilinearPool
 from covpool.pools.cov import CovariancePool
@@ -46,6 +56,7 @@ __all__ = [
     "ImprovedBilinearPool",
     "IterativeSquareRootPool",
     "KernelPool",
+    "Layout",
     "LogCholeskyPool",
     "LogEuclideanPool",
     "LowRankBilinearPool",
@@ -54,8 +65,16 @@ __all__ = [
     "MaxPool",
     "PadeSquareRootPool",
     "Pool",
+    "PoolInfo",
     "SingularPowerPool",
     "StatisticalPool",
     "TextureEncodingPool",
     "VladPool",
+    "create_pool",
+    "list_pools",
+    "option_types",
+    "pool_info",
+    "pool_name",
+    "register",
+    "unregister",
 ]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_floating, check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.pools.grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools.normalize import Normalize, make_normalization
@@ -106,7 +107,7 @@ class Pool(nn.Module):
     ) -> Tensor:
         """What a method makes of features (b, n, c), after checks, layout, reduction and the choice of precision."""
         if len(features) != len(self._inputs):
-            raise ValueError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
+            raise CovpoolError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
         shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
         kept = self._positions("mask", mask, features, shapes)
         weighted = self._positions("weights", weights, features, shapes)
@@ -162,9 +163,9 @@ class Pool(nn.Module):
         expected, axis = self._inputs[i], 1 if self._is_channels_first(feature) else -1
         allowed = (3,) if self.layout == "tokens" else (3, 4, 5)
         if feature.ndim not in allowed or feature.shape[axis] != expected:
-            raise ValueError(f"{self._name()} expects {self._expected(expected)}; got {tuple(feature.shape)}")
+            raise CovpoolError(f"{self._name()} expects {self._expected(expected)}; got {tuple(feature.shape)}")
         if feature.shape[0] and 0 in feature.shape:
-            raise ValueError(f"{self._name()} needs at least one position; got {tuple(feature.shape)}")
+            raise CovpoolError(f"{self._name()} needs at least one position; got {tuple(feature.shape)}")
         shape = tuple(feature.shape)
         return (shape[0], *shape[2:]) if axis == 1 else shape[:-1]
 
@@ -189,7 +190,7 @@ def _check_count(name: str, pooled_size: Callable[..., int], inputs: tuple[int, 
     try:
         inspect.signature(pooled_size).bind(*inputs)
     except TypeError as error:
-        raise ValueError(f"{name} does not take {len(inputs)} feature tensor(s), in_features={inputs}") from error
+        raise CovpoolError(f"{name} does not take {len(inputs)} feature tensor(s), in_features={inputs}") from error
 
 
 def _rows(x: Tensor, *, mask: Tensor | None, weights: None) -> Tensor:  # (b, n, c) -> (m, c)
@@ -201,9 +202,11 @@ def _make_projection(pooled: int, project_to: int | None, groups: int) -> nn.Mod
     check_positive_int("groups", groups)
     if project_to is None:
         if groups != 1:
-            raise ValueError(f"`groups` = {groups} needs `project_to`: the length after the grouped map")
+            raise CovpoolError(f"`groups` = {groups} needs `project_to`: the length after the grouped map")
         return None
     check_positive_int("project_to", project_to)
     if pooled % groups or project_to % groups:
-        raise ValueError(f"`groups` = {groups} must divide the pooled length {pooled} and `project_to` = {project_to}")
+        raise CovpoolError(
+            f"`groups` = {groups} must divide the pooled length {pooled} and `project_to` = {project_to}"
+        )
     return nn.Conv1d(pooled, project_to, 1, groups=groups)

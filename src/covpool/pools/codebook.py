@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_floating, check_positive_int
+from covpool._errors import CovpoolError
 from covpool.pools.base import Pool
 from covpool.pools.descriptors import check_descriptors
 
@@ -54,7 +55,7 @@ def check_statistics(name: str, value: Tensor, shape: tuple[int, ...]) -> None:
     """Refuse fitted statistics of another shape than the pool's words have."""
     check_floating(name, value)
     if tuple(value.shape) != shape:
-        raise ValueError(f"`{name}` must have shape {shape}; got {tuple(value.shape)}")
+        raise CovpoolError(f"`{name}` must have shape {shape}; got {tuple(value.shape)}")
 
 
 def sharpness(scores: Tensor) -> float:  # (m, k)
@@ -67,7 +68,7 @@ def sharpness(scores: Tensor) -> float:  # (m, k)
     best, second = scores.topk(2).values.unbind(-1)
     gap = float((best - second).mean())
     if gap <= 1e-12 * float(second.abs().max()):  # round-off of float64
-        raise ValueError("no descriptor is nearer to one word than to another: give more and more varied descriptors")
+        raise CovpoolError("no descriptor is nearer to one word than to another: give more and more varied descriptors")
     return -math.log(SECOND_SHARE) / gap
 
 

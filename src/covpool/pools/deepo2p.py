@@ -6,6 +6,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from covpool._check import check_choice
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, logm_eigh
 from covpool.ops.positions import count, keep_positions, zero_if_empty
@@ -57,7 +58,7 @@ class LogEuclideanPool(Pool):
         check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_choice("null_gradient", null_gradient, ("exact", "released"))
         if not 0 < eps < math.inf:
-            raise ValueError(f"`eps` must be positive and finite, as the moment may be singular; got {eps}")
+            raise CovpoolError(f"`eps` must be positive and finite, as the moment may be singular; got {eps}")
         super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)
         self.eps, self.scale, self.vectorization, self.null_gradient = eps, scale, vectorization, null_gradient
 

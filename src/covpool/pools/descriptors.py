@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from covpool._check import check_floating
+from covpool._errors import CovpoolError
 
 
 def check_descriptors(
@@ -14,9 +15,9 @@ def check_descriptors(
     """Refuse descriptors of another width than the pool's features, too few of them, or with NaN or infinite values."""
     check_floating("descriptors", descriptors)
     if descriptors.ndim != 2 or descriptors.shape[1] != channels or len(descriptors) < least:
-        raise ValueError(
+        raise CovpoolError(
             f"`descriptors` must have shape (m, {channels}), m >= {least}, after the reduction as "
             f"`pool.descriptors(features)` gives them; got {tuple(descriptors.shape)}"
         )
     if not descriptors.isfinite().all():
-        raise ValueError("`descriptors` must be finite; got NaN or infinite values: see covpool.diagnostics")
+        raise CovpoolError("`descriptors` must be finite; got NaN or infinite values: see covpool.diagnostics")

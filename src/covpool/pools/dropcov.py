@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, vech
 from covpool.ops.positions import keep_positions, mean
@@ -45,7 +46,7 @@ class DropoutCovariancePool(Pool):
     def __init__(self, in_features: int, *, rate: float | Literal["adaptive"] = "adaptive", **common: Any) -> None:
         super().__init__(in_features, triangle, **common)
         if rate != "adaptive" and not (isinstance(rate, (int, float)) and 0 <= rate < 1):
-            raise ValueError(f"`rate` must be 'adaptive' or in [0, 1); got {rate!r}")
+            raise CovpoolError(f"`rate` must be 'adaptive' or in [0, 1); got {rate!r}")
         self.rate = rate
         self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if rate == "adaptive" else None
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops.positions import keep_positions
 from covpool.pools.base import Pool
@@ -33,7 +34,7 @@ class GeneralizedMeanPool(Pool):
     def __init__(self, in_features: int, *, p: float = 3.0, learn_p: bool = True, **common: Any) -> None:
         super().__init__(in_features, lambda c: c, **common)
         if p <= 0:
-            raise ValueError(f"`p` must be positive; got {p}")
+            raise CovpoolError(f"`p` must be positive; got {p}")
         self.p = nn.Parameter(torch.tensor(float(p)), requires_grad=learn_p)
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from covpool._check import check_positions
+from covpool._errors import CovpoolError
 
 Grid = tuple[int, ...]
 Positions = Tensor | tuple[Tensor, ...] | None  # a mask or weights (b, n), or one for every feature tensor
@@ -73,7 +74,7 @@ def _are_the_same(old: Grid, new: Grid, tokens: bool) -> bool:
     if not tokens and len(old) == len(new):
         return old == new
     if math.prod(old) != math.prod(new):
-        raise ValueError(
+        raise CovpoolError(
             f"feature tensors must have the same positions; got {math.prod(new)} and {math.prod(old)}: "
             "only maps with the same number of axes are resized, give those or as many tokens"
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
 from covpool.ops.positions import keep_positions, mean
@@ -106,7 +107,7 @@ def _rademacher(degree: int, channels: int, size: int) -> nn.Parameter:
 
 def _make_scales(scales: Sequence[float] | None, levels: int) -> nn.Parameter | None:
     if scales is not None and (levels == 1 or len(scales) != levels):
-        raise ValueError(f"`scales` must give one number to each of several levels; got {len(scales)} for {levels}")
+        raise CovpoolError(f"`scales` must give one number to each of several levels; got {len(scales)} for {levels}")
     if levels == 1:
         return None
     values = [OTHER_SCALE] * (levels - 1) + [1.0] if scales is None else [float(scale) for scale in scales]

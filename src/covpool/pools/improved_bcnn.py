@@ -5,6 +5,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import (
     covariance,
@@ -86,12 +87,12 @@ class ImprovedBilinearPool(Pool):
 def _check_pair(forward: Forward, backward: Backward) -> None:
     """Refuse a backward that the forward cannot have."""
     if backward == "k_matrix" and forward != "eigh":
-        raise ValueError(
+        raise CovpoolError(
             f"backward='k_matrix' needs the eigenvectors of forward='eigh'; got forward={forward!r}: "
             "use one of ['lyapunov', 'iterative_lyapunov', 'autograd']"
         )
     if backward == "autograd" and forward == "eigh":
-        raise ValueError(
+        raise CovpoolError(
             "backward='autograd' differentiates an iteration; torch's own derivative of forward='eigh' is NaN on equal "
             "eigenvalues: use backward='k_matrix', which is the same with a guard, or 'lyapunov', which is exact"
         )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches
 from covpool.ops.positions import keep_positions, mean
@@ -77,7 +78,7 @@ class KernelPool(Pool):
         k, x = len(descriptors), unit_length(descriptors.double())
         inner = float((x.sum(0).square().sum() - x.square().sum()) / (k * (k - 1)))
         if not inner > 0:
-            raise ValueError(
+            raise CovpoolError(
                 f"gamma is the reciprocal of the mean inner product of two descriptors, which must be positive; got "
                 f"{inner:.3g}: give `gamma` instead"
             )
@@ -105,7 +106,7 @@ def rbf_coefficients(gamma: float, order: int) -> Tensor:  # (p + 1,), float64
     [0.4, 0.4, 0.2]
     """
     if not 0 < gamma < math.inf:
-        raise ValueError(f"`gamma` must be positive; got {gamma}")
+        raise CovpoolError(f"`gamma` must be positive; got {gamma}")
     logs = [i * math.log(2 * gamma) - math.lgamma(i + 1) for i in range(order + 1)]
     return torch.tensor(logs, dtype=torch.float64).softmax(0).sqrt()
 

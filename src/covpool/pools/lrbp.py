@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_positive_int
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, signed_power
 from covpool.ops._product import product
@@ -58,9 +59,9 @@ class LowRankBilinearPool(Pool):
         for name, value in (("num_classes", num_classes), ("bottleneck", bottleneck), ("rank", rank)):
             check_positive_int(name, value)
         if rank % 2:
-            raise ValueError(f"`rank` must be even, half positive and half negative; got {rank}")
+            raise CovpoolError(f"`rank` must be even, half positive and half negative; got {rank}")
         if sqrt_scale is not None and not sqrt_scale > 0:
-            raise ValueError(f"`sqrt_scale` must be positive, or None for features as they are; got {sqrt_scale}")
+            raise CovpoolError(f"`sqrt_scale` must be positive, or None for features as they are; got {sqrt_scale}")
         super().__init__(in_features, lambda c: num_classes, **common)
         self.num_classes, self.bottleneck, self.rank, self.sqrt_scale = num_classes, bottleneck, rank, sqrt_scale
         self.projection = nn.Linear(self.channels[0], bottleneck)
@@ -82,7 +83,7 @@ class LowRankBilinearPool(Pool):
         (channels,) = self.channels
         check_descriptors(descriptors, channels)
         if self.bottleneck > channels:
-            raise ValueError(
+            raise CovpoolError(
                 f"{channels} channels have no {self.bottleneck} singular vectors: choose bottleneck <= {channels}"
             )
         moment = covariance(self._rooted(descriptors.double()), centered=False)

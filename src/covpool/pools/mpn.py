@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, powm_covariance, powm_eigh, shrunk_covariance, vech, vn_mle_eigh
 from covpool.ops.positions import keep_positions, zero_if_empty
@@ -54,12 +55,12 @@ class MatrixPowerPool(Pool):
         super().__init__(in_features, triangle, **common)
         check_options(eps, normalization, null_gradient)
         if not 0 < alpha <= 2:
-            raise ValueError(f"`alpha` must be in (0, 2]; got {alpha}")
+            raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
         check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
         if gamma is not None:
             check_gamma(gamma)
             if (alpha, learn_alpha, normalization, null_gradient) != (0.5, False, None, "exact"):
-                raise ValueError(
+                raise CovpoolError(
                     "`gamma` takes the place of the power: leave `alpha`, `learn_alpha`, `normalization` and "
                     "`null_gradient` at their defaults"
                 )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
 from covpool.ops.gaussian_mixture import mixture_moments
@@ -99,7 +100,7 @@ class FisherVectorPool(CodebookPool):
         if weights is None and means is None and variances is None:
             return None
         if weights is None or means is None or variances is None:
-            raise ValueError("give `weights`, `means` and `variances` of the mixture together, or none of them")
+            raise CovpoolError("give `weights`, `means` and `variances` of the mixture together, or none of them")
         check_statistics("weights", weights, (self.clusters,))
         check_statistics("means", means, (self.clusters, self.channels[0]))
         check_statistics("variances", variances, (self.clusters, self.channels[0]))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import clip_eigh, covariance, orthonormalize_qr
 from covpool.ops._product import product
@@ -88,7 +89,7 @@ class ManifoldPool(Pool):
         check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_bounds(*bounds)
         if not 0 <= regularizer < math.inf:
-            raise ValueError(f"`regularizer` must be finite and not negative; got {regularizer}")
+            raise CovpoolError(f"`regularizer` must be finite and not negative; got {regularizer}")
         super().__init__(in_features, lambda c: vector_size(_orders(c, dims)[-1], vectorization), **common)
         orders = _orders(self.channels[0], dims)
         self.maps = nn.ModuleList(BilinearMap(m, k, manifold) for m, k in pairwise(orders))
@@ -115,5 +116,5 @@ def _orders(c: int, dims: int | Sequence[int] | None) -> list[int]:
     for order in orders:
         check_positive_int("dims", order)
     if len(orders) < 2 or any(k > m for m, k in pairwise(orders)):
-        raise ValueError(f"`dims` must be one or more orders that do not grow, from {c} channels on; got {dims}")
+        raise CovpoolError(f"`dims` must be one or more orders that do not grow, from {c} channels on; got {dims}")
     return orders

@@ -1,0 +1,51 @@
+"""What a device can do at best, measured, and which share of it a pool reaches."""
+
+import math
+
+import torch
+
+from covpool.bench._measure import time_graph, time_in_turns
+from covpool.models import stated_cost
+from covpool.pools import Pool
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype = torch.float16, order: int = 4096) -> float:
+    """TFLOP/s of a large product through torch: in float16 what tensor cores reach, in float32 what torch's own matmul
+    precision allows."""
+    x = torch.randn(order, order, device=device, dtype=dtype)
+    timing = time_in_turns({"product": lambda: x @ x}, device, 0.2)["product"]
+    return 2 * order**3 / timing.p20 / 1e9
+
+
+def copy_rate(device: torch.device, mebibytes: int = 1024) -> float:
+    """GB/s of a large copy, bytes read and written."""
+    x = torch.empty(mebibytes * 2**18, device=device)
+    y = torch.empty_like(x)
+    timing = (time_graph([lambda: y.copy_(x)]) if device.type == "cuda" else None) or time_in_turns(
+        {"copy": lambda: y.copy_(x)}, device, 0.2
+    )["copy"]
+    return 2 * x.nbytes / timing.p20 / 1e6
+
+
+def pool_shares(
+    pool: Pool, shape: tuple[int, int, int], milliseconds: float, limits: tuple[float, float]
+) -> dict[str, float]:
+    """The shares of the product rate and the copy rate that a forward and backward of a pool reaches.
+
+    The arithmetic is three times what the pool states for the forward; the traffic is the least there can be: features
+    read in both passes and their gradient written, output and parameters likewise.
+
+    Args:
+        pool: without reduction.
+        shape: (b, n, c) of the features.
+        milliseconds: measured.
+        limits: of `matmul_rate` and `copy_rate`.
+    """
+    b, n, c = shape
+    flops = 3 * 2 * b * stated_cost(pool, n, c)
+    parameters = sum(p.numel() for p in pool.parameters())
+    size = 4 * (3 * math.prod(shape) + 2 * b * pool.out_features + 3 * parameters)
+    return {
+        "share_of_products": flops / milliseconds / 1e9 / limits[0],
+        "share_of_copy": size / milliseconds / 1e6 / limits[1],
+    }

@@ -1,0 +1,95 @@
+"""Plots of benchmark records: time against channels, positions and batch; training throughput against batch."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from covpool._check import require
+from covpool._errors import CovpoolError
+
+AXES = ("images", "positions", "channels")
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a path whose ending is no kind of picture that can be drawn."""
+    kinds = require("matplotlib.figure", "plots").Figure().canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise CovpoolError(f"a picture must end in one of {', '.join(sorted(kinds))}; got {str(path)!r}")
+
+
+def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
+    """One panel per dimension that varies in the "curves" suite, the others at their usual value; a line per way.
+
+    Args:
+        records: as `read_records` gives them; those of other suites are ignored.
+        path: the picture to write.
+    """
+    curves = [record for record in records if record["suite"] == "curves"]
+    if not curves:
+        raise CovpoolError("there are no records of the suite 'curves' to plot: run `covpool bench curves --json FILE`")
+    usual = tuple(Counter(record["shape"][axis] for record in curves).most_common(1)[0][0] for axis in range(3))
+    plt = require("matplotlib.pyplot", "plots")
+    figure, panels = plt.subplots(1, 3, figsize=(14, 4), layout="constrained", sharey=True)
+    for axis, panel in zip((2, 1, 0), panels, strict=True):
+        _plot_against(panel, curves, axis, usual)
+    panels[0].set_ylabel("forward + backward, ms")
+    panels[0].legend()
+    figure.suptitle(f"{curves[0]['device']}, torch {curves[0]['torch']}")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
+    """Images per second of eager training steps against the batch, a line per head.
+
+    Args:
+        records: as `read_records` gives them; those of other suites are ignored.
+        path: the picture to write.
+    """
+    steps = [record for record in records if record["suite"] == "steps"]
+    if not steps:
+        raise CovpoolError(
+            "there are no records of training steps to plot: run `covpool bench --model NAME --batch 16 --batch 32 ...`"
+        )
+    plt = require("matplotlib.pyplot", "plots")
+    figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for name in dict.fromkeys(record["name"] for record in steps):
+        latest = {r["shape"][0]: r["extra"]["images_per_s"] for r in steps if r["name"] == name}
+        axis.plot(*zip(*sorted(latest.items()), strict=True), marker="o", label=name)
+    batches = sorted({record["shape"][0] for record in steps})
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(batches, [str(batch) for batch in batches])
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("images per step")
+    axis.set_ylabel("images per second, training")
+    axis.set_title(f"{steps[0]['device']}, torch {steps[0]['torch']}")
+    axis.grid(alpha=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _plot_against(panel: Any, curves: list[dict[str, Any]], axis: int, usual: tuple[int, ...]) -> None:
+    """Time against one dimension, where the other two have their usual values."""
+    others = [i for i in range(3) if i != axis]
+    chosen = [record for record in curves if all(record["shape"][i] == usual[i] for i in others)]
+    for name in dict.fromkeys(record["name"] for record in chosen):
+        points = sorted((record["shape"][axis], _milliseconds(record)) for record in chosen if record["name"] == name)
+        panel.loglog(*zip(*points, strict=True), marker="o", label=name)
+    sizes = sorted({record["shape"][axis] for record in chosen})
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.minorticks_off()
+    panel.set_xlabel(AXES[axis])
+    panel.set_title(", ".join(f"{usual[i]} {AXES[i]}" for i in others))
+    panel.grid(alpha=0.3)
+
+
+def _milliseconds(record: dict[str, Any]) -> float:
+    """Device time where it was measured, else wall time."""
+    return float(record["extra"].get("device_ms") or record["median_ms"])

@@ -1,0 +1,115 @@
+"""The suites of the benchmark: which comparisons, at which shapes."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+
+import torch
+
+import covpool
+from covpool.bench._candidates import EXACT_ROOT, Comparison, Function, isqrt, mpn, operations
+from covpool.bench._compare import Shape, compare
+from covpool.bench._decompositions import decompositions
+from covpool.bench._every_operation import every_operation
+from covpool.bench._limits import copy_rate, matmul_rate, pool_shares
+from covpool.bench._record import Record
+from covpool.bench._roots import roots
+
+ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
+    "cpu": ((16, 49, 256), (16, 100, 256), (16, 196, 256), (16, 784, 256)),
+    "cuda": ((128, 196, 256), (128, 49, 256), (32, 784, 256), (128, 196, 128), (32, 196, 512)),
+}
+MPN_SHAPES: dict[str, tuple[Shape, ...]] = {
+    "cpu": ((16, 196, 256), (16, 49, 256)),
+    "cuda": ((128, 196, 256), (128, 49, 256)),
+}
+CURVE_SHAPES: dict[str, tuple[Shape, ...]] = {
+    "cpu": tuple((16, 196, c) for c in (32, 64, 128, 256))
+    + tuple((16, n, 128) for n in (16, 49, 100, 400, 784))
+    + tuple((b, 196, 128) for b in (1, 4, 64)),
+    "cuda": tuple((128, 196, c) for c in (64, 128, 256, 512))
+    + tuple((128, n, 256) for n in (16, 49, 100, 400, 784))
+    + tuple((b, 196, 256) for b in (1, 8, 32, 64, 256)),
+}
+POOL_SHAPE: dict[str, Shape] = {"cpu": (16, 196, 128), "cuda": (128, 196, 256)}
+
+
+def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -> Iterator[Record]:
+    """Measure a suite, record by record.
+
+    Args:
+        suite: one of `SUITES`.
+        device: where.
+        seconds: about how long per shape.
+        seed: of the inputs.
+    """
+    yield from SUITES[suite](device, seconds, seed)
+
+
+def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    limit = matmul_rate(device) if device.type == "cuda" else None
+    shapes = ISQRT_SHAPES[device.type]
+    for shape in shapes:  # every compilation takes half a minute: one says enough
+        comparison = isqrt(device.type, compiled=shape == shapes[0], dual=shape[1] <= shape[2])
+        for record in compare("isqrt", comparison, shape, device, seconds, seed):
+            if limit is not None and record.extra["device_ms"] is not None and record.name != EXACT_ROOT:
+                rate = useful_flops(*shape) / record.extra["device_ms"] / 1e9
+                record.extra |= {"tflops": rate, "share_of_limit": rate / limit, "limit_tflops": limit}
+            yield record
+
+
+def useful_flops(b: int, n: int, c: int, iterations: int = 5) -> float:
+    """Arithmetic of a forward and backward of the plain iteration in the smaller form, symmetric products by half."""
+    order = min(n, c)
+    chain = (3 * iterations - 3) * order**3  # half of 2 order^3 each
+    return b * (4 * chain + 3 * n * c * c)  # value, then value and derivative; covariance by half and gradient
+
+
+def _mpn_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    for shape in MPN_SHAPES[device.type]:
+        yield from compare("mpn", mpn(), shape, device, seconds, seed)
+
+
+def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Some against the obvious way of writing them, then every one beside the covariance."""
+    for name, comparison in operations().items():
+        yield from compare(name, comparison, POOL_SHAPE[device.type], device, seconds, seed)
+    every = every_operation(POOL_SHAPE[device.type][-1], device)
+    comparison = Comparison(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))  # wait on the host
+    yield from compare("operations", comparison, POOL_SHAPE[device.type], device, seconds, seed)
+
+
+def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    shape = POOL_SHAPE[device.type]
+    pools: dict[str, covpool.Pool] = {}
+    for name in dict.fromkeys(["avg", *covpool.list_pools()]):
+        torch.manual_seed(seed)
+        pools[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
+    ways: dict[str, Function] = {**pools}
+    oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
+    limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
+    for record in compare("pools", Comparison(ways, oracles), shape, device, seconds, seed):
+        if limits is not None:
+            busy = record.extra["device_ms"] or record.median_ms
+            record.extra |= pool_shares(pools[record.name], shape, busy, limits)
+            record.extra |= {"limit_tflops": limits[0], "limit_gb_per_s": limits[1]}
+        yield record
+
+
+def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Time against channels, positions and batch, one at a time."""
+    ways = isqrt(device.type, compiled=False).ways
+    names = ("autograd", "covpool tf32") if device.type == "cuda" else ("autograd", "covpool")
+    comparison = Comparison({name: ways[name] for name in names}, ways["autograd"])
+    for shape in CURVE_SHAPES[device.type]:
+        yield from compare("curves", comparison, shape, device, seconds / 4, seed)
+
+
+SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
+    "isqrt": _isqrt_suite,
+    "mpn": _mpn_suite,
+    "operations": _operations_suite,
+    "pools": _pools_suite,
+    "decompositions": decompositions,
+    "roots": roots,
+    "curves": _curves_suite,
+}

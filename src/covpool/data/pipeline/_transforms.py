@@ -1,0 +1,162 @@
+"""From picture to input: what a recipe's table `augment` says, in torchvision's transforms."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Literal
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms import v2
+
+from covpool._errors import CovpoolError
+from covpool.data._settings import Augment
+
+Crops = Literal[1, 10]
+Transform = Callable[[Image.Image], Tensor]
+
+# Of the colours of ImageNet's pictures in [0, 1]; Krizhevsky et al. 2012 describe them, others published the figures.
+PCA_VALUES = torch.tensor([0.2175, 0.0188, 0.0045])
+PCA_VECTORS = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
+KEPT = ("size", "resize", "mean", "std", "interpolation")  # of Augment, in a checkpoint
+
+
+def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
+    """What a training picture goes through: resize, crop, flip, colour, then (3, size, size), normalised.
+
+    Random numbers are torch's, so whoever seeds them decides the result. A random-resized crop is cut out of the
+    picture as it is; the other crops out of the resized one.
+
+    Args:
+        augment: the recipe's table.
+        resized: the picture has already gone through `resize`.
+    """
+    steps: list[Callable[..., Any]] = []
+    if resizes_first(augment) and not resized:
+        steps.append(resize(augment))
+    if augment.crop == "random_resized":
+        steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, _filter(augment)))
+    elif augment.scales:
+        low, high = scale_range(augment)
+        steps.append(v2.RandomResize(low, high + 1, _filter(augment)))
+    if augment.crop == "random":
+        steps.append(v2.RandomCrop(augment.size, pad_if_needed=True))
+    elif augment.crop == "center":
+        steps.append(v2.CenterCrop(augment.size))
+    if augment.flip:
+        steps.append(v2.RandomHorizontalFlip())
+    if augment.randaugment:
+        steps.append(v2.RandAugment(magnitude=augment.randaugment))
+    if augment.color_jitter:
+        steps.append(v2.ColorJitter(*3 * [augment.color_jitter]))
+    steps.append(ToTensor())
+    if augment.pca_noise:
+        steps.append(PCANoise(augment.pca_noise))
+    return v2.Compose([*steps, v2.Normalize(augment.mean, augment.std)])
+
+
+def test_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False) -> Transform:  # noqa: PT028
+    """What a test picture goes through: resize, central crop, normalised.
+
+    Args:
+        augment: the recipe's table.
+        crops: 10 gives (10, 3, size, size): corners and centre, and the same of the mirror image.
+        resized: the picture has already gone through `resize`.
+    """
+    if crops == 10 and augment.resize:
+        check_ten_crops(augment.size, augment.resize[0], augment.resize[-1])
+    steps = [] if resized else [resize(augment)]
+    cut = v2.CenterCrop(augment.size) if crops == 1 else TenCrops(augment.size)
+    return v2.Compose([*steps, cut, ToTensor(), v2.Normalize(augment.mean, augment.std)])
+
+
+def preprocessing(augment: Augment) -> dict[str, Any]:
+    """What a checkpoint keeps, so that pictures can be prepared as in the test: plain values for JSON.
+
+    >>> preprocessing(Augment(size=112, resize=(128,)))["resize"]
+    [128]
+    """
+    values = {name: getattr(augment, name) for name in KEPT}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def from_preprocessing(kept: Mapping[str, Any], *, crops: Crops = 1) -> Transform:
+    """The test's transform, from what `preprocessing` kept; what is not in it has Augment's default."""
+    return test_transform(augment_of(kept), crops=crops)
+
+
+def augment_of(kept: Mapping[str, Any]) -> Augment:
+    """The settings that `preprocessing` kept."""
+    known = {field.name for field in fields(Augment)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in kept.items() if name in known
+    }
+    return Augment(**values)
+
+
+def resizes_first(augment: Augment) -> bool:
+    """Whether every training picture goes through the same resize before anything random happens to it."""
+    return augment.crop != "random_resized" and not augment.scales
+
+
+def scale_range(augment: Augment) -> tuple[int, int]:
+    """The lowest and the highest shorter side of the scale jitter."""
+    if len(augment.scales) != 2 or augment.scales[0] > augment.scales[1]:
+        raise CovpoolError(f"`augment.scales` must be [low, high]; got {list(augment.scales)}")
+    return augment.scales[0], augment.scales[1]
+
+
+def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
+    """To the shorter side or to (height, width), as the recipe says; nothing said leaves the picture as it is."""
+    if len(augment.resize) > 2:
+        raise CovpoolError(
+            f"`augment.resize` must be [shorter side], [height, width] or []; got {list(augment.resize)}"
+        )
+    if not augment.resize:
+        return v2.Identity()
+    return v2.Resize(list(augment.resize), _filter(augment))
+
+
+def _filter(augment: Augment) -> v2.InterpolationMode:
+    """As torchvision's own type: its older releases take no words."""
+    return v2.InterpolationMode(augment.interpolation)
+
+
+class ToTensor:
+    """A picture (or several) as float32 in [0, 1]: (3, h, w), or stacked (k, 3, h, w)."""
+
+    def __call__(self, image: Image.Image | tuple[Image.Image, ...]) -> Tensor:
+        if isinstance(image, tuple):
+            return torch.stack([self(one) for one in image])
+        return v2.functional.to_dtype(v2.functional.pil_to_tensor(image), torch.float32, scale=True)
+
+
+class TenCrops:
+    """The four corners and the centre, and the same of the mirror image."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, image: Image.Image) -> tuple[Image.Image, ...]:
+        check_ten_crops(self.size, image.height, image.width)
+        return v2.functional.ten_crop(image, self.size)
+
+
+def check_ten_crops(size: int, height: int, width: int) -> None:
+    """Refuse a picture with no room for the corners."""
+    if min(height, width) < size:
+        raise CovpoolError(
+            f"ten crops of {size} pixels need pictures at least as large; got {height} x {width}: "
+            f"set augment.resize = [{size}] or larger"
+        )
+
+
+class PCANoise:
+    """AlexNet's noise: adds V (alpha * lambda), alpha ~ N(0, deviation^2), to all pixels of a picture in [0, 1]."""
+
+    def __init__(self, deviation: float) -> None:
+        self.deviation = deviation
+
+    def __call__(self, x: Tensor) -> Tensor:  # (3, h, w)
+        alpha = torch.randn(3) * self.deviation
+        return x + (PCA_VECTORS @ (alpha * PCA_VALUES))[:, None, None]

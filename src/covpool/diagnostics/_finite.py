@@ -1,0 +1,89 @@
+"""Find the module in which NaN or inf first appears."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+from torch.utils.hooks import RemovableHandle
+
+from covpool._errors import CovpoolError
+
+
+class NonFiniteError(CovpoolError, RuntimeError):
+    """A module produced NaN or inf.
+
+    Attributes:
+        module: its name in the model.
+        where: "input", "output", "gradient" (of its input) or "gradient of " and the name of its parameter.
+    """
+
+    def __init__(self, module: str, kind: str, where: str, tensor: Tensor) -> None:
+        bad = (~torch.isfinite(tensor)).sum().item()
+        super().__init__(
+            f"NaN or inf first appeared in the {where} of {module or 'the model itself'} ({kind}): "
+            f"{bad} of {tensor.numel()} values, shape {tuple(tensor.shape)}, dtype {tensor.dtype}"
+        )
+        self.module, self.where = module, where
+
+
+@contextmanager
+def check_finite(model: nn.Module) -> Iterator[None]:
+    """While active, raise `NonFiniteError` at the first module whose input, output or gradient is not finite.
+
+    Modules are watched in the order in which they run, forward and backward, so the name in the error is where the
+    trouble began. Every check waits for the device: use it to look for a fault, not all the time.
+
+    Args:
+        model: any module.
+
+    >>> import torch, covpool
+    >>> pool = covpool.create_pool("isqrt", 8)
+    >>> with covpool.diagnostics.check_finite(pool):
+    ...     z = pool(torch.randn(2, 8, 4, 4))
+    """
+    handles: list[RemovableHandle] = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(_watch_input(name, handles), with_kwargs=True))
+        handles.append(module.register_forward_hook(_watch_output(name)))
+        for key, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad:
+                handles.append(parameter.register_hook(_watch_gradient(name, module, f"gradient of {key}")))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _watch_input(name: str, handles: list[RemovableHandle]) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        def watched(tensor: Tensor) -> Tensor:
+            _refuse(name, module, "input", tensor)
+            if not (tensor.requires_grad and torch.is_grad_enabled()):
+                return tensor
+            own = tensor.view_as(tensor)  # its gradient is what this module sends back, not the sum over all readers
+            handles.append(own.register_hook(_watch_gradient(name, module, "gradient")))
+            return own
+
+        return tree_map_only(Tensor, watched, (args, kwargs))
+
+    return hook
+
+
+def _watch_output(name: str) -> Any:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        tree_map_only(Tensor, lambda tensor: _refuse(name, module, "output", tensor), output)
+
+    return hook
+
+
+def _watch_gradient(name: str, module: nn.Module, where: str) -> Any:
+    return lambda gradient: _refuse(name, module, where, gradient)
+
+
+def _refuse(name: str, module: nn.Module, where: str, tensor: Tensor) -> None:
+    if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        raise NonFiniteError(name, type(module).__name__, where, tensor)

@@ -1,0 +1,93 @@
+"""The log of a run: one JSON object a line, and the same for TensorBoard."""
+
+import importlib.util
+import json
+import logging
+from collections.abc import Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from covpool._check import require
+from covpool._errors import CovpoolError
+from covpool.io import replacing
+
+logger = logging.getLogger(__name__)
+
+LOG_FILE = "log.jsonl"
+Event = Mapping[str, Any]  # "event" tells what happened, "step" when
+
+
+class Log:
+    """Appends events to the log of a run.
+
+    Args:
+        run: the folder.
+        step: the step that is continued from; lines after it, of a session that died, are removed. None = a new run.
+    """
+
+    def __init__(self, run: Path, step: int | None = None) -> None:
+        self.path = run / LOG_FILE
+        lines = [] if step is None else read_log(self.path)
+        kept = [line for line in lines if line["step"] <= (step or 0) and line["event"] != "end"]
+        with replacing(self.path) as partial:
+            partial.write_text("".join(map(_line, kept)))
+        self._writer = _tensorboard(run / "tensorboard", (step or 0) + 1)
+
+    def write(self, event: Event) -> None:
+        """One event, on disk when this returns."""
+        try:
+            with self.path.open("a") as file:
+                file.write(_line(event))
+        except OSError as error:
+            raise OSError(
+                f"{str(self.path)!r} cannot be written: {error.strerror}; the last saved state is kept"
+            ) from error
+        if self._writer is None:
+            return
+        for key, value in event.items():
+            if isinstance(value, Real) and not isinstance(value, bool) and key != "step":
+                self._writer.add_scalar(f"{event['event']}/{key}", value, event["step"])
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _tensorboard(folder: Path, first_step: int) -> Any:
+    """TensorBoard's writer; None where it is not installed, which is said once."""
+    if importlib.util.find_spec("tensorboard") is None:
+        logger.warning("tensorboard is not installed: the log is written to %s alone", LOG_FILE)
+        return None
+    return require("torch.utils.tensorboard", "train").SummaryWriter(folder, purge_step=first_step)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The events in a log, or in another file of JSON lines, without a last line that was only half written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.jsonl")
+    ...     _ = path.write_text('{"event": "step", "step": 10}\\n{"event": "st')
+    ...     read_log(path)
+    [{'event': 'step', 'step': 10}]
+    """
+    if not path.is_file():
+        return []
+    text = path.read_text(errors="replace")
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [_read_line(line, path, number) for number, line in enumerate(whole, 1)]
+
+
+def _read_line(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise CovpoolError(f"line {number} of {path} must be a JSON object; got {line[:40]!r}: remove that line")
+    return found
+
+
+def _line(event: Event) -> str:
+    return json.dumps(dict(event)) + "\n"

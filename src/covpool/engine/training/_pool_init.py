@@ -1,0 +1,60 @@
+"""Pools that start from data: descriptors of training images, collected before the first step."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from covpool._errors import CovpoolError
+from covpool.data.pipeline import TrainBatches
+from covpool.engine.training._session import Session
+from covpool.models import Network
+
+IMAGES = 16  # at once
+
+
+def init_pool_from_data(session: Session) -> None:
+    """Let the pool begin from descriptors, where the recipe wishes it (`init.pool_from_data`)."""
+    settings, pool = session.recipe.init, session.network.pool
+    if not settings.pool_from_data:
+        return
+    start = getattr(pool, "init_from", None)
+    if start is None:
+        raise CovpoolError(f"`init.pool_from_data`: {type(pool).__name__} does not start from data: leave it out")
+    start(collect_descriptors(session, settings.descriptors))
+
+
+@torch.no_grad()
+def collect_descriptors(session: Session, count: int) -> Tensor:  # -> (at most count, c)
+    """Features as the pool sees them after its reduction, evenly from the positions of random training images.
+
+    Every process takes the same images, so that all start from the same pool.
+    """
+    network = session.network.to(session.fabric.device).eval()
+    network.pool.train()  # the batch norm of a fresh reduction has the scale of the features only there
+    images = session.splits.train
+    batches = TrainBatches(
+        images,
+        session.recipe.augment,
+        replace(session.recipe.data, cache="none"),  # a cache would decode them all for a few
+        batch_size=min(IMAGES, len(images)),
+        seed=session.recipe.seed,
+        device=session.fabric.device,
+    )
+    found: list[Tensor] = []
+    have = 0
+    for batch in batches.epoch(0):
+        found.append(_descriptors(network, batch.x).cpu())
+        have += len(found[-1])
+        if have >= 4 * count:  # more than are wanted, so that they come from many images
+            break
+    every = torch.cat(found)
+    chosen = torch.randperm(len(every), generator=torch.Generator().manual_seed(session.recipe.seed))[:count]
+    return every[chosen].to(session.fabric.device)
+
+
+def _descriptors(network: Network, x: Tensor) -> Tensor:
+    features = network.forward_features(x)
+    if isinstance(features, tuple):
+        raise CovpoolError("`init.pool_from_data` is for pools of one feature tensor")
+    return network.pool.descriptors(features)

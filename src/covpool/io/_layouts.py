@@ -1,0 +1,187 @@
+"""The layouts of other people's covariance-pooling checkpoints: which file is which network, and our names for theirs.
+
+Recognised from names and shapes alone, for nothing else in such a file says what it is.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from covpool._errors import CovpoolError
+
+State = Mapping[str, Tensor]
+
+BODY, CONVOLUTION, NORM = "features.body", "pool.reduce.0.convolutions.0", "pool.reduce.0.norms.0"
+CONV_DR_BLOCK = {r"representation\.conv_dr_block\.0": CONVOLUTION, r"representation\.conv_dr_block\.1": NORM}
+FC_INDEX = {r"classifier\.1": "classifier.0", r"classifier\.4": "classifier.3"}  # AlexNet's starts with a dropout
+
+RESNETS: dict[tuple[tuple[int, ...], bool], str] = {
+    ((2, 2, 2, 2), False): "resnet18",
+    ((3, 4, 6, 3), False): "resnet34",
+    ((3, 4, 6, 3), True): "resnet50",
+    ((3, 4, 23, 3), True): "resnet101",
+    ((3, 8, 36, 3), True): "resnet152",
+}
+DENSENETS: dict[tuple[int, ...], str] = {
+    (6, 12, 24, 16): "densenet121",
+    (6, 12, 36, 24): "densenet161",
+    (6, 12, 32, 32): "densenet169",
+    (6, 12, 48, 32): "densenet201",
+}
+INCEPTION = {0: "Conv2d_1a_3x3", 1: "Conv2d_2a_3x3", 2: "Conv2d_2b_3x3", 4: "Conv2d_3b_1x1", 5: "Conv2d_4a_3x3"}
+INCEPTION |= {7: "Mixed_5b", 8: "Mixed_5c", 9: "Mixed_5d", 10: "Mixed_6a", 11: "Mixed_6b", 12: "Mixed_6c"}
+INCEPTION |= {13: "Mixed_6d", 14: "Mixed_6e", 15: "Mixed_7a", 16: "Mixed_7b", 17: "Mixed_7c"}
+VGG_DEPTHS = {8: 11, 10: 13, 13: 16, 16: 19}  # convolutions -> layers with weights
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a file was recognised as.
+
+    Attributes:
+        name: for people.
+        backbone: the name `covpool.attach` builds it from.
+        names: their names -> ours, as regular expressions of the beginnings of names.
+        keep_last_stride: whether the last down-sampling is there; None when the file cannot tell.
+        options: of the pool and the head, beyond what the shapes of the tensors tell.
+    """
+
+    name: str
+    backbone: str
+    names: dict[str, str]
+    keep_last_stride: bool | None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def rename(self, name: str) -> str | None:
+        """Our name for one of theirs, or None for one that has no place in this layout."""
+        for theirs, ours in self.names.items():
+            match = re.match(rf"{theirs}\.", name)
+            if match:
+                return f"{match.expand(ours)}.{name[match.end() :]}"
+        return None
+
+
+def recognize(state: State) -> Layout:
+    """The layout of a state dict from which the wrappings of DataParallel have been taken.
+
+    >>> recognize({"eca_layer.conv.weight": Tensor()})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    covpool.CovpoolError: covpool cannot import checkpoints of DropCov (ResNet_ACD): ...
+    """
+    unsupported = _unsupported(state)
+    if unsupported:
+        raise CovpoolError(f"covpool cannot import checkpoints of {unsupported}")
+    for recognizer in (_release, _resnet, _densenet, _inception, _mobilenet, _vgg_or_alexnet):
+        layout = recognizer(state)
+        if layout is not None:
+            return layout
+    raise CovpoolError(
+        f"no layout of a covariance-pooling checkpoint fits this file; its {len(state)} tensors begin with "
+        f"{', '.join(list(state)[:5])}. Known are those of fast-MPN-COV and GCP_Optimization; weights of a plain "
+        "backbone are for covpool.attach, our own files for covpool.load"
+    )
+
+
+def _unsupported(state: State) -> str | None:
+    if any(name.startswith("eca_layer.") for name in state):
+        return "DropCov (ResNet_ACD): its adaptive channel dropout is not here"
+    if any(name.startswith(("features.init_block.", "features.final_block.")) for name in state):
+        return "pytorchcv: its networks have units of their own"
+    return None
+
+
+def _release(state: State) -> Layout | None:
+    """A, and the ResNets of G."""
+    backbone = _resnet_depth(state, ["layer1", "layer2", "layer3", "layer4"])
+    if backbone is None or "layer_reduce.weight" not in state:
+        return None
+    return Layout(
+        f"A / G: {backbone} as released by fast-MPN-COV or trained with GCP_Optimization",
+        backbone,
+        {
+            r"(conv1|bn1|layer\d)": rf"{BODY}.\1",
+            "layer_reduce": CONVOLUTION,
+            "layer_reduce_bn": NORM,
+            "fc": "classifier",
+        },
+        keep_last_stride=False,
+    )
+
+
+def _resnet(state: State) -> Layout | None:
+    """B, C, and the ResNets of F."""
+    backbone = _resnet_depth(state, [f"features.{i}" for i in (4, 5, 6, 7)])
+    if backbone is None:
+        return None
+    names = {r"features\.0": f"{BODY}.conv1", r"features\.1": f"{BODY}.bn1", "classifier": "classifier"}
+    names |= {rf"features\.{i}": f"{BODY}.layer{i - 3}" for i in (4, 5, 6, 7)}
+    if "features.8.weight" in state:
+        names |= {r"features\.8": CONVOLUTION, r"features\.9": NORM}
+        return Layout(f"C: {backbone} fine-tuned with fast-MPN-COV from its release", backbone, names, False)
+    names |= CONV_DR_BLOCK
+    if backbone in ("resnet50", "resnet101") and "representation.conv_dr_block.0.weight" in state:
+        return Layout(f"B / F: {backbone} trained with fast-MPN-COV", backbone, names, None)
+    return Layout(f"F: {backbone} + MPNCOV of fast-MPN-COV", backbone, names, True)
+
+
+def _resnet_depth(state: State, stages: list[str]) -> str | None:
+    blocks = tuple(_count(state, rf"{re.escape(stage)}\.(\d+)\.conv1\.weight") for stage in stages)
+    return RESNETS.get((blocks, f"{stages[0]}.0.conv3.weight" in state))
+
+
+def _densenet(state: State) -> Layout | None:
+    layers = tuple(_count(state, rf"features\.denseblock{i}\.denselayer(\d+)\.conv1\.weight") for i in (1, 2, 3, 4))
+    if layers not in DENSENETS:
+        return None
+    names = {"features": f"{BODY}.features", "classifier": "classifier"} | CONV_DR_BLOCK
+    return Layout(f"F: {DENSENETS[layers]} + MPNCOV of fast-MPN-COV", DENSENETS[layers], names, True)
+
+
+def _inception(state: State) -> Layout | None:
+    if "features.17.branch1x1.conv.weight" not in state:
+        return None
+    names = {rf"features\.{i}": f"{BODY}.{name}" for i, name in INCEPTION.items()}
+    names |= {"classifier": "classifier"} | CONV_DR_BLOCK
+    options = {"backbone_options": {"init_weights": False}}  # which takes torchvision a minute, for nothing
+    return Layout("F: inception_v3 + MPNCOV of fast-MPN-COV", "inception_v3", names, True, options)
+
+
+def _mobilenet(state: State) -> Layout | None:
+    if "features.18.0.weight" not in state or "dimension_reduction.0.weight" not in state:
+        return None
+    names = {
+        "features": f"{BODY}.features",
+        r"dimension_reduction\.0": CONVOLUTION,
+        r"dimension_reduction\.1": NORM,
+        r"classifier\.1": "classifier",
+    }
+    options = {"reduce_activation": "relu6"}
+    return Layout("G: mobilenet_v2 trained with GCP_Optimization", "mobilenet_v2", names, True, options)
+
+
+def _vgg_or_alexnet(state: State) -> Layout | None:
+    """E, and the VGGs and AlexNet of F: convolutions straight in `features`, the last max-pool left out."""
+    if "features.0.weight" not in state or state["features.0.weight"].ndim != 4:
+        return None
+    plain = [name for name in state if re.fullmatch(r"features\.\d+\.weight", name)]
+    convolutions = sum(state[name].ndim == 4 for name in plain)
+    names = {"features": f"{BODY}.features"} | CONV_DR_BLOCK
+    if convolutions == 5:
+        names |= FC_INDEX | {"classifier": "classifier"}
+        return Layout("F: alexnet + MPNCOV of fast-MPN-COV", "alexnet", names, False)
+    if convolutions not in VGG_DEPTHS:
+        return None
+    suffix = "_bn" if any(name.endswith("running_mean") and name.startswith("features.") for name in state) else ""
+    backbone = f"vgg{VGG_DEPTHS[convolutions]}{suffix}"
+    letter = "E" if backbone == "vgg16_bn" else "F"
+    return Layout(
+        f"{letter}: {backbone} + MPNCOV of fast-MPN-COV", backbone, names | {"classifier": "classifier"}, False
+    )
+
+
+def _count(state: State, pattern: str) -> int:
+    return sum(re.fullmatch(pattern, name) is not None for name in state)

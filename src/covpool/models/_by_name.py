@@ -1,0 +1,88 @@
+"""Classifiers of timm and torchvision, and the features of our early networks, by name."""
+
+from typing import Any
+
+from torch import nn
+
+from covpool._check import did_you_mean, require
+from covpool._errors import CovpoolError, WrongTypeError
+from covpool.models._early_networks import TABLES, early_features
+from covpool.models._insert import insert
+
+
+def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
+    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours; "resnet50+se" has a block
+    inserted, or several.
+
+    Of ours (alexnet, vgg_f, vgg_m) there are the features only, up to the last pooling, and no weights to download.
+
+    Args:
+        name: of the model, in the words of its library, and what is inserted into it, with the published options.
+        pretrained: download its weights.
+        options: passed on to the library.
+
+    >>> type(classifier_by_name("torchvision/resnet18+cbam+sort")).__name__
+    'ResNet'
+    """
+    name, blocks = split_blocks(name)
+    try:
+        model = _plain(name, pretrained, options)
+    except OSError as error:
+        if not pretrained:
+            raise
+        raise OSError(
+            f"the weights of {name!r} could not be downloaded ({error}): name a file of them (init.weights=FILE in a "
+            "recipe, weights= in Python), or begin without (init.pretrained=false, pretrained=False)"
+        ) from error
+    for block in blocks:
+        model = insert(model, block)
+    return model
+
+
+def split_blocks(name: str) -> tuple[str, list[str]]:
+    """The plain name, and the blocks that are inserted.
+
+    >>> split_blocks("resnet50+se")
+    ('resnet50', ['se'])
+    """
+    if ":" in name:  # "hf-hub:..." and the like are timm's own affair
+        return name, []
+    plain, *blocks = name.split("+")
+    return plain, blocks
+
+
+def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    library, _, short = name.rpartition("/")
+    if library == "covpool":
+        return _early(short, pretrained, options)
+    if library == "torchvision":
+        return _torchvision(short, pretrained, options)
+    timm = require("timm", "models")
+    if not timm.is_model(name) and ":" not in name:
+        hint = did_you_mean(name, timm.list_models())
+        raise CovpoolError(
+            f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...', ours 'covpool/...'"
+        )
+    made: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+    return made
+
+
+def _early(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    if name not in TABLES:
+        raise CovpoolError(f"covpool has no network {name!r}{did_you_mean(name, TABLES)}; it has {', '.join(TABLES)}")
+    if pretrained:
+        raise CovpoolError(f"there are no weights of covpool/{name} to download: train it, or give a file of your own")
+    if options:
+        raise WrongTypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
+    return early_features(name)
+
+
+def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    models = require("torchvision", "models").models
+    known = models.list_models(module=models)
+    if name not in known:
+        raise CovpoolError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
+    if name in ("googlenet", "inception_v3") and not pretrained:
+        options = {"init_weights": False, **options}  # its own initialisation takes minutes
+    made: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
+    return made

@@ -1,0 +1,36 @@
+"""The first-order end of AlexNet and VGG: every position of a small grid, one after another."""
+
+from typing import Any
+
+from torch import Tensor
+
+from covpool._errors import CovpoolError
+from covpool.pools import Pool
+
+
+class FlattenPool(Pool):
+    """The features of all positions as one vector, channel by channel: what the FC layers of 2012 were given.
+
+    It is not in the table of pools because it depends on the order and number of positions.
+
+    Args:
+        in_features: channels c.
+        positions: n, of the grid.
+
+    Shape: (b, c, h, w) with h w = n -> (b, c n).
+
+    >>> import torch
+    >>> FlattenPool(2, positions=4)(torch.arange(8.0).view(1, 2, 2, 2)).tolist()
+    [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]
+    """
+
+    def __init__(self, in_features: int, *, positions: int, **common: Any) -> None:
+        super().__init__(in_features, lambda c: c * positions, **common)
+        self.positions = positions
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        if mask is not None or weights is not None:
+            raise CovpoolError("FlattenPool keeps every position: it takes no mask and no weights")
+        if x.shape[-2] != self.positions:
+            raise CovpoolError(f"FlattenPool was built for {self.positions} positions; got {x.shape[-2]}")
+        return x.mT.flatten(1)

@@ -1,0 +1,208 @@
+"""insert: local second-order and attention blocks inside a ResNet, in one call."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from torch import nn
+
+from covpool._check import check_choice, did_you_mean
+from covpool._errors import CovpoolError, WrongTypeError
+from covpool.blocks.fb import Compensation, FactorizedBilinear
+from covpool.blocks.sort import TAU, SecondOrderResponse
+from covpool.models._attention import cbam, squeeze_excitation
+from covpool.models._backbone import device_and_dtype
+from covpool.models._dry_run import share
+from covpool.models._network import Network
+from covpool.models._residual import take_over
+
+M = TypeVar("M", bound=nn.Module)
+Change = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class BlockInfo:
+    """What is known of a block.
+
+    Attributes:
+        name: the key, which is also the command-line value and the suffix of a backbone's name ("resnet50+se").
+        title: its name in its paper.
+        paper: where it comes from.
+        formula: what it computes, in one line.
+        place: where it goes.
+        parameters: what it adds, as a formula in c channels of the block's output.
+        options: keyword arguments and their defaults.
+    """
+
+    name: str
+    title: str
+    paper: str
+    formula: str
+    place: str
+    parameters: str
+    options: dict[str, Any]
+
+
+_BLOCKS: dict[str, tuple[Change, BlockInfo]] = {}
+
+
+def insert(backbone: M, block: str, **options: Any) -> M:
+    """A copy of a ResNet with a block inside: "se", "cbam", "sort", "fb" or "tanh".
+
+    The backbone given is not changed; the copy shares its parameters and has the blocks' beside them. Names of existing
+    tensors stay, so that weights of the plain backbone load (strict=False, or load them before inserting). Several
+    blocks may be inserted one after another. Known are the BasicBlock and the Bottleneck of torchvision and timm.
+
+    Args:
+        backbone: a classifier; put a pool on it afterwards, attach(insert(...), ...). By name, with the published
+            options: attach("resnet50+se", ...).
+        block: one of `list_blocks()`.
+        options: of the block, see `block_info(block).options` and docs/blocks.md.
+
+    >>> import torch, torchvision
+    >>> plain = torchvision.models.resnet18()
+    >>> model = insert(plain, "se")
+    >>> model.layer1[0].conv1.weight is plain.layer1[0].conv1.weight, model.layer1[0].se.fc1.weight.shape
+    (True, torch.Size([4, 64, 1, 1]))
+    """
+    change, info = _find(block)
+    for key in options:
+        if key not in info.options:
+            raise WrongTypeError(
+                f"block {block!r} has no option {key!r}{did_you_mean(key, info.options)}; it takes "
+                f"{', '.join(info.options)}"
+            )
+    if not isinstance(backbone, nn.Module) or isinstance(backbone, Network):
+        raise WrongTypeError(
+            f"`backbone` must be a classifier of torchvision or timm, before a pool is attached to it; got "
+            f"{type(backbone).__name__}: use attach(insert(classifier, {block!r}), ...)"
+        )
+    model = share(backbone)
+    change(model, **options)
+    return model
+
+
+def list_blocks() -> list[str]:
+    """The names that `insert` knows.
+
+    >>> list_blocks()
+    ['se', 'cbam', 'sort', 'fb', 'tanh']
+    """
+    return list(_BLOCKS)
+
+
+def block_info(name: str) -> BlockInfo:
+    """What is known of one block.
+
+    >>> block_info("sort").options
+    {'tau': 0.01, 'root': True}
+    """
+    return _find(name)[1]
+
+
+def _find(name: str) -> tuple[Change, BlockInfo]:
+    if name not in _BLOCKS:
+        hint = did_you_mean(name, _BLOCKS)
+        raise CovpoolError(f"there is no block named {name!r}{hint}; there are {', '.join(_BLOCKS)}")
+    return _BLOCKS[name]
+
+
+def _block(name: str, **about: str) -> Callable[[Change], Change]:
+    def add(change: Change) -> Change:
+        parameters = inspect.signature(change).parameters.values()
+        options = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        _BLOCKS[name] = change, BlockInfo(name, **about, options=options)
+        return change
+
+    return add
+
+
+@_block(
+    "se",
+    title="SE",
+    paper="Hu et al., Squeeze-and-Excitation Networks, CVPR 2018",
+    formula="y = sigmoid(W2 relu(W1 mean(x) + b1) + b2) x",
+    place="every residual branch, after its last batch norm",
+    parameters="2 c^2 / r + c / r + c per block",
+)
+def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
+    for block in take_over(model):
+        block.add_gate("se", squeeze_excitation(block.channels, reduction=reduction))
+
+
+@_block(
+    "cbam",
+    title="CBAM",
+    paper="Woo et al., CBAM: Convolutional Block Attention Module, ECCV 2018",
+    formula="y = sigmoid(BN(conv7x7([mean, max] of z))) z, z = sigmoid(MLP(mean(x)) + MLP(max(x))) x",
+    place="every residual branch, after its last batch norm",
+    parameters="2 c^2 / r + c / r + c + 100 per block",
+)
+def _insert_cbam(model: nn.Module, *, reduction: int = 16) -> None:
+    for block in take_over(model):
+        block.add_gate("cbam", cbam(block.channels, reduction=reduction))
+
+
+@_block(
+    "sort",
+    title="SORT",
+    paper="Wang et al., SORT: Second-Order Response Transform for Visual Recognition, ICCV 2017",
+    formula="y = a + b + sqrt(relu(a) relu(b) + tau)",
+    place="every residual addition",
+    parameters="0",
+)
+def _insert_sort(model: nn.Module, *, tau: float = TAU, root: bool = True) -> None:
+    for block in take_over(model):
+        block.set_merge(SecondOrderResponse(tau=tau, root=root))
+
+
+@_block(
+    "fb",
+    title="FBN, factorized bilinear layer",
+    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
+    formula="y = mean over positions of b + w^T x + |F x|^2",
+    place="the classifier: every position is scored, the scores are averaged",
+    parameters="k c per class",
+)
+def _insert_fb(
+    model: nn.Module,
+    *,
+    rank: int = 20,
+    drop: float = 0.5,
+    self_terms: bool = True,
+    compensation: Compensation = "inverted",
+    activation: Literal["tanh", "relu"] = "tanh",
+) -> None:
+    check_choice("activation", activation, ("tanh", "relu"))
+    blocks = take_over(model)
+    pool = next((name for name in ("global_pool", "avgpool") if hasattr(model, name)), None)  # timm's, torchvision's
+    linear = getattr(model, "fc", None)
+    if pool is None or not isinstance(linear, nn.Linear):
+        raise CovpoolError(
+            f"'fb' takes the place of a pool and a linear classifier `fc`; {type(model).__name__} has no such end"
+        )
+    options: dict[str, Any] = {"rank": rank, "drop": drop, "self_terms": self_terms, "compensation": compensation}
+    layer = FactorizedBilinear(linear.in_features, linear.out_features, **options).to(*device_and_dtype(linear))
+    for name, parameter in linear.named_parameters():
+        setattr(layer, name, parameter)
+    setattr(model, pool, nn.Identity().train(model.training))
+    setattr(model, "fc", layer.train(model.training))  # noqa: B010
+    if activation == "tanh":
+        blocks[-1].set_activation(nn.Tanh())
+
+
+@_block(
+    "tanh",
+    title="tanh before FBN",
+    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
+    formula="y = tanh(x)",
+    place="the last activation of the backbone, for the pool fbn",
+    parameters="0",
+)
+def _insert_tanh(model: nn.Module) -> None:
+    norm = getattr(model, "norm", None)
+    if isinstance(getattr(norm, "act", None), nn.Module):  # a pre-activation ResNet of timm ends in a norm with its own
+        setattr(norm, "act", nn.Tanh().train(model.training))  # noqa: B010
+    else:
+        take_over(model)[-1].set_activation(nn.Tanh())

@@ -1,0 +1,108 @@
+"""Removing the last down-sampling of a backbone, so that the covariance sees four times as many positions."""
+
+import warnings
+from collections.abc import Callable
+
+from torch import nn
+
+from covpool.models._backbone import Backbone, positions
+from covpool.models._dry_run import Call, Observation, observe
+
+Undo = Callable[[], None]
+TRIMMED = 2  # convolutions without padding may trim the map after its last down-sampling, by less than to half its size
+
+
+class LastStrideKept(UserWarning):
+    """A backbone's last down-sampling could not be removed, and stays."""
+
+
+def remove_last_stride(backbone: Backbone, name: str) -> None:
+    """Give the last down-sampling of a backbone stride 1, in all its parallel branches; parameters stay as they are.
+
+    It is found in a dry run, as the last module that makes a map smaller, with those beside it that must change too. A
+    convolution gets stride 1, a pooling becomes the identity (or, beside convolutions without padding, a pooling of
+    stride 1). A network whose only down-sampling is at its entry (ViT, ConvMixer) has none to remove. One that merges
+    patches (Swin), or that stops working when its map grows, keeps it and says so in a `LastStrideKept` warning.
+
+    Args:
+        backbone: changed in place.
+        name: of the backbone, for the warning.
+    """
+    seen = observe(backbone, backbone.image)
+    size = positions(backbone, seen)
+    near = range(size, TRIMMED * size + 1)
+    shrinking = [call for call in seen.calls if call.leaf and call.shrinks and call.positions in near]
+    if _is_isotropic(backbone, seen, shrinking, size):
+        return
+    groups = _groups(seen, shrinking)
+    for group in groups:
+        for keep_pooling in (False, True):
+            undo = _unstride(backbone, group, keep_pooling)
+            if undo and _grew(backbone, size, seen.values):
+                backbone.unstrided = tuple(dict.fromkeys(call.name.removeprefix("body.") for call in group))
+                return
+            for step in undo:
+                step()
+    reason = "it does not work on a larger map" if groups else "that is no strided convolution or pooling"
+    warnings.warn(f"{name} keeps its last down-sampling: {reason}", LastStrideKept, stacklevel=3)
+
+
+def _is_isotropic(backbone: Backbone, seen: Observation, shrinking: list[Call], size: int) -> bool:
+    """Whether the image itself is brought to the final size, by one module, or by the part that makes tokens of it."""
+    entries = [call for call in seen.calls if call.before[1:] == backbone.image and call.name != "body"]
+    if backbone.layout == "tokens":
+        return any(call.positions in (size, size + backbone.prefix) for call in entries)
+    return bool(shrinking) and shrinking[-1] in entries
+
+
+def _groups(seen: Observation, shrinking: list[Call]) -> list[list[Call]]:
+    """What may be the last down-sampling with its parallel branches, smallest first.
+
+    The last module alone; then all that shrink within a module around it that takes the same map (a residual block, an
+    inception block, a stage); then all that shrink to the same size. Attention that shrinks its keys for itself is left
+    out that way, unless the network runs only with it.
+    """
+    if not shrinking:
+        return []
+    last = shrinking[-1]
+    around = [call.name for call in reversed(seen.calls) if call.before[2:] == last.before[2:]]
+    around = sorted((name for name in around if f"{last.name}.".startswith(f"{name}.")), key=len, reverse=True)
+    equal = [call for call in shrinking if call.after[2:] == last.after[2:]]
+    groups = [[call for call in equal if f"{call.name}.".startswith(f"{name}.")] for name in around]
+    return [group for i, group in enumerate([*groups, equal]) if group not in groups[:i]]
+
+
+def _unstride(backbone: Backbone, group: list[Call], keep_pooling: bool) -> list[Undo]:
+    """Change the modules of a group, and tell how to undo each change; nothing where one of them cannot be changed."""
+    undo: list[Undo] = []
+    for call in {call.name: call for call in group}.values():
+        module = backbone.get_submodule(call.name)
+        stride = getattr(module, "stride", None)
+        has_parameters = next(module.parameters(), None) is not None
+        if stride is not None and (has_parameters or keep_pooling):
+            undo.append(_restore(module, stride))
+            setattr(module, "stride", (1, 1) if isinstance(stride, tuple) else 1)  # noqa: B010
+        elif not has_parameters and call.before[1] == call.after[1]:
+            backbone.set_submodule(call.name, nn.Identity())
+            undo.append(_put_back(backbone, call.name, module))
+        else:
+            for step in undo:
+                step()
+            return []
+    return undo
+
+
+def _restore(module: nn.Module, stride: object) -> Undo:
+    return lambda: setattr(module, "stride", stride)
+
+
+def _put_back(backbone: Backbone, name: str, module: nn.Module) -> Undo:
+    return lambda: backbone.set_submodule(name, module)
+
+
+def _grew(backbone: Backbone, size: int, values: bool) -> bool:
+    try:
+        seen = observe(backbone, backbone.image, values=values)
+    except Exception:  # whatever it is: this network depends on the size of its last map
+        return False
+    return positions(backbone, seen) > size

@@ -1,0 +1,190 @@
+"""The networks of the paper by name, each in three arms: original, modified first-order, and global covariance pooling.
+
+    resnet50             the original, first-order network
+    resnet50_modified    its last down-sampling removed, first-order pooling kept: the fair baseline
+    resnet50_isqrt_32k   the same features with a covariance pool: <network>_<pool>_<representation>
+
+Representations, for c channels of the backbone:
+
+    32k          c -> 256            32k_512      c -> 512 -> 256
+    12k          c -> 160 (the iNaturalist networks)
+    8k           c -> 256 -> 128, the parameter and FLOP columns of Appendix III
+    8k_512       c -> 512 -> 128, the error column of Appendix III and the table of compact representations
+    8k_direct    c -> 128
+    2k           c -> 256 -> 64      2k_direct    c -> 64
+    2k_1g, 2k_2g, 2k_4g              c -> 512 -> 128, then a linear map to 2048 in 1, 2 or 4 groups
+
+Steps that would not reduce are left out (AlexNet has 256 channels: its 32k has no reduction, its 8k is 256 -> 128).
+"""
+
+import fnmatch
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from covpool._check import did_you_mean
+from covpool._errors import CovpoolError
+from covpool.models._attach import attach
+from covpool.models._backbone import device_and_dtype, make_backbone
+from covpool.models._by_name import classifier_by_name
+from covpool.models._early_networks import TABLES
+from covpool.models._flatten import FlattenPool
+from covpool.models._head import make_head
+from covpool.models._last_stride import remove_last_stride
+from covpool.models._network import Network
+
+
+@dataclass(frozen=True)
+class Base:
+    """An original network: channels of its last map, size of its images, and the grid and hidden layers of its head.
+
+    `grid` is the side of the map that the first FC layer sees; None for networks with average pooling and one FC layer.
+    `gcp_norm` tells whether the hidden layers behind a covariance pool have batch norm: yes by the paper, but the
+    authors' VGG16-BN has FC-ReLU-Dropout, and only so has it the 170,479,144 parameters of their checkpoint.
+    """
+
+    channels: int
+    image: int = 224
+    grid: int | None = None
+    norm: bool = False
+    gcp_norm: bool = True
+
+
+BASES: dict[str, Base] = {
+    "alexnet": Base(256, image=227, grid=6, norm=True),
+    "vgg_f": Base(256, grid=6, norm=True),
+    "vgg_m": Base(512, grid=6, norm=True),
+    "vgg16": Base(512, grid=7),
+    "vgg16_bn": Base(512, grid=7, gcp_norm=False),
+    "resnet18": Base(512),
+    "resnet34": Base(512),
+    "resnet50": Base(2048),
+    "resnet101": Base(2048),
+    "resnet152": Base(2048),
+    "densenet201": Base(1920),
+}
+POOLS = ("isqrt", "mpn", "gaussian", "cov")
+HIDDEN = (4096, 4096)  # of every head with hidden layers
+
+CHAINS: dict[str, tuple[int, ...]] = {
+    "32k": (256,),
+    "12k": (160,),
+    "8k": (256, 128),
+    "2k": (256, 64),
+    "32k_512": (512, 256),
+    "8k_512": (512, 128),
+    "8k_direct": (128,),
+    "2k_direct": (64,),
+}
+GROUPS = {"2k_1g": 1, "2k_2g": 2, "2k_4g": 4}
+PROJECTION = 2048
+FLATTEN = "flatten"  # said of networks whose FC layers see the whole map; no pool of the table
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names that `create_model` knows, those of one network together.
+
+    >>> list_models("resnet18_isqrt_*")
+    ['resnet18_isqrt_32k', 'resnet18_isqrt_12k', 'resnet18_isqrt_8k', 'resnet18_isqrt_2k', 'resnet18_isqrt_8k_direct',
+     'resnet18_isqrt_2k_direct']
+    """
+    names = []
+    for base, about in BASES.items():
+        names += [base, f"{base}_modified"]
+        names += [f"{base}_{pool}_{size}" for pool in POOLS for size in _representations(about.channels)]
+    return fnmatch.filter(names, pattern)
+
+
+def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Network:
+    """One of the paper's networks, with fresh weights.
+
+    Args:
+        name: one of `list_models()`; the module's documentation explains the names.
+        num_classes: length of the logits.
+        pool_options: of the pool, such as iterations=3.
+
+    Reference: "Deep CNNs Meet Global Covariance Pooling", Appendix III and the tables of compact representations.
+
+    >>> network = create_model("resnet50_isqrt_32k")
+    >>> sum(p.numel() for p in network.parameters())
+    56929832
+    """
+    base, arm = split_name(name)
+    about = BASES[base]
+    model = classifier_by_name(f"{'covpool' if base in TABLES else 'torchvision'}/{base}")
+    size = (about.image, about.image)
+    if arm not in ("", "modified"):
+        options: dict[str, Any] = {**representation_of(name), **pool_options}
+        layers = HIDDEN if about.grid else ()
+        network = attach(
+            model, pool_of(name), num_classes, head_layers=layers, head_norm=about.gcp_norm, input_size=size, **options
+        )
+    elif about.grid is None:
+        network = attach(model, "avg", num_classes, keep_last_stride=arm == "", **pool_options)
+    else:
+        network = _with_grid(model, about, num_classes, modified=arm == "modified", **pool_options)
+    network.recipe = {"kind": "model", "name": name, "num_classes": num_classes, "pool_options": pool_options}
+    return network
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The network and the arm that a name tells of; the arm of an original network is "".
+
+    >>> split_name("vgg16_bn_isqrt_32k")
+    ('vgg16_bn', 'isqrt_32k')
+    """
+    names = list_models()
+    if name not in names:
+        raise CovpoolError(f"there is no model named {name!r}{did_you_mean(name, names)}; `list_models()` has all")
+    base = max((b for b in BASES if name == b or name.startswith(f"{b}_")), key=len)
+    return base, name.removeprefix(base).removeprefix("_")
+
+
+def pool_of(name: str) -> str:
+    """The name of the pool in one of the networks; "flatten" where FC layers see the whole map.
+
+    >>> pool_of("resnet50_mpn_32k"), pool_of("resnet50"), pool_of("vgg16_modified")
+    ('mpn', 'avg', 'flatten')
+    """
+    base, arm = split_name(name)
+    if arm in ("", "modified"):
+        return "avg" if BASES[base].grid is None else FLATTEN
+    return arm.partition("_")[0]
+
+
+def representation_of(name: str) -> dict[str, Any]:
+    """The options of its pool that the name of a network stands for.
+
+    >>> representation_of("resnet50_isqrt_8k"), representation_of("resnet50")
+    ({'reduce_to': (256, 128)}, {})
+    """
+    base, arm = split_name(name)
+    return {} if arm in ("", "modified") else _representations(BASES[base].channels)[arm.partition("_")[2]]
+
+
+def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: bool, **pool_options: Any) -> Network:
+    """AlexNet or VGG with their own head: a grid of features, averages where the map is larger, and FC layers."""
+    assert about.grid is not None
+    backbone = make_backbone(model, input_size=(about.image, about.image))
+    if modified:
+        remove_last_stride(backbone, type(model).__name__)
+    features = nn.Sequential(OrderedDict(body=backbone.body, grid=nn.AdaptiveAvgPool2d(about.grid)))
+    pool = FlattenPool(about.channels, positions=about.grid**2, **pool_options)
+    head = make_head(pool.out_features, num_classes, layers=HIDDEN, norm=about.norm)
+    return Network(features, pool, head.to(*device_and_dtype(features)))
+
+
+def _representations(channels: int) -> dict[str, dict[str, Any]]:
+    """The names of representations that differ for this many channels, with the pool options that make them."""
+    made: dict[str, dict[str, Any]] = {}
+    for size, chain in CHAINS.items():
+        steps = tuple(width for width in chain if width < channels)
+        repeated = any(options["reduce_to"] == (steps or None) for options in made.values())
+        if not repeated and ("_" not in size or steps == chain):
+            made[size] = {"reduce_to": steps or None}
+    if channels > max(CHAINS["8k_512"]):
+        for size, groups in GROUPS.items():
+            made[size] = {"reduce_to": CHAINS["8k_512"], "project_to": PROJECTION, "groups": groups}
+    return made

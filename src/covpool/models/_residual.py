@@ -1,0 +1,109 @@
+"""Residual blocks of torchvision's and timm's ResNets, taken over so that their inside can be changed."""
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from covpool._errors import CovpoolError
+from covpool.models._backbone import device_and_dtype
+
+BASIC, BOTTLENECK = "BasicBlock", "Bottleneck"
+# class -> the modules of its residual branch in order, absent ones left out, and its last activation
+KNOWN: dict[str, tuple[str, str]] = {
+    f"torchvision.models.resnet.{BASIC}": ("conv1 bn1 relu conv2 bn2", "relu"),
+    f"torchvision.models.resnet.{BOTTLENECK}": ("conv1 bn1 relu conv2 bn2 relu conv3 bn3", "relu"),
+    f"timm.models.resnet.{BASIC}": ("conv1 bn1 drop_block act1 aa conv2 bn2 se drop_path", "act2"),
+    f"timm.models.resnet.{BOTTLENECK}": ("conv1 bn1 act1 conv2 bn2 drop_block act2 aa conv3 bn3 se drop_path", "act3"),
+}
+
+
+class ResidualBlock(nn.Module):
+    """A block of a ResNet with its own modules and parameters under their names, in a forward of ours:
+
+        y = activation(merge(shortcut, branch(x))).
+
+    Without `merge` the two are added. As taken over it computes what the block did, bit for bit.
+
+    Args:
+        block: BasicBlock or Bottleneck of torchvision or timm; its modules are shared.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        names, self.activation = KNOWN[_class(block)]
+        self.downsample: nn.Module | None = None
+        for name, child in block.named_children():
+            setattr(self, name, child)
+        self.branch = tuple(name for name in names.split() if isinstance(getattr(block, name, None), nn.Module))
+        self.gates: tuple[str, ...] = ()
+        self.merge: nn.Module | None = None
+        self.training = block.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for name in self.branch:
+            y = getattr(self, name)(y)
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = shortcut + y if self.merge is None else self.merge(shortcut, y)
+        activated: Tensor = getattr(self, self.activation)(y)
+        return activated
+
+    @property
+    def channels(self) -> int:
+        """Of what comes out."""
+        last = [child for name in self.branch if isinstance(child := getattr(self, name), nn.Conv2d)][-1]
+        return last.out_channels
+
+    def add_gate(self, name: str, gate: nn.Module) -> None:
+        """Put a module at the end of the residual branch, before drop path."""
+        if name in self.branch:
+            raise CovpoolError(f"this backbone has {name!r} in its blocks already: insert it once")
+        end = len(self.branch) - ("drop_path" in self.branch)
+        self.branch = (*self.branch[:end], name, *self.branch[end:])
+        self.gates = (*self.gates, name)
+        setattr(self, name, gate.to(*device_and_dtype(self)).train(self.training))
+
+    def set_merge(self, merge: nn.Module) -> None:
+        """Put a module of two inputs, shortcut and residual, in place of their sum."""
+        if self.merge is not None:
+            raise CovpoolError(f"the sum in this backbone's blocks is replaced already, by {self.merge}: do it once")
+        self.merge = merge.train(self.training)
+
+    def set_activation(self, activation: nn.Module) -> None:
+        """Put another module in place of the last activation; those inside the branch stay."""
+        self.activation = "last_activation"
+        self.last_activation = activation.train(self.training)
+
+    def extra_repr(self) -> str:
+        return f"branch: {' '.join(self.branch)}; then {self.activation}"
+
+
+def take_over(model: nn.Module) -> list[ResidualBlock]:
+    """Replace every residual block in a network by a `ResidualBlock`, in place; those that are one already stay.
+
+    Returns: all of them, in order.
+    """
+    for name, block in list(model.named_modules()):
+        if name and _class(block) in KNOWN:
+            model.set_submodule(name, ResidualBlock(block))
+    blocks = [module for module in model.modules() if isinstance(module, ResidualBlock)]
+    if not blocks:
+        raise CovpoolError(
+            f"{type(model).__name__} has no residual block that is known here: blocks go into the ResNets of "
+            f"torchvision and timm, made of {BASIC} or {BOTTLENECK}. In others the place of the residual addition, "
+            "which is no module, cannot be told: write that network's block yourself, with the layers of covpool.blocks"
+        )
+    return blocks
+
+
+def gate_tensors(model: nn.Module) -> Iterator[str]:
+    """The names of the tensors that inserted gates brought into a network."""
+    for prefix, block in model.named_modules():
+        if isinstance(block, ResidualBlock):
+            for name in block.gates:
+                path = f"{prefix}.{name}"
+                yield from (f"{path}.{key}" for key in model.get_submodule(path).state_dict())
+
+
+def _class(block: nn.Module) -> str:
+    return f"{type(block).__module__}.{type(block).__qualname__}"

@@ -1,0 +1,59 @@
+"""Backbone weights from local files, of timm or torchvision. Nothing in a file is ever executed."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from covpool._errors import CovpoolError
+from covpool._files import find_state, read_tensors
+from covpool.models._backbone import Backbone
+from covpool.models._residual import gate_tensors
+
+# torchvision published its DenseNets when norm1 was still written norm.1
+OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
+
+
+def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
+    """Fill a backbone from a file of its whole classifier; the entries of the removed parts are left out.
+
+    Blocks that were inserted into it keep their fresh weights where the file knows none of them.
+
+    Args:
+        backbone: changed in place.
+        path: .safetensors, or whatever torch.save wrote (.pth, .pt, .bin).
+    """
+    found = find_state(read_tensors(path))
+    state = {key.removeprefix("module."): value for key, value in found.items() if isinstance(value, Tensor)}
+    state = {OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
+    gone = tuple(f"{name}." for name in backbone.removed)
+    wanted = backbone.body.state_dict()
+    state = {key: value for key, value in state.items() if key in wanted or not key.startswith(gone)}
+    fresh = {key: wanted[key] for key in gate_tensors(backbone.body)}
+    if not fresh.keys() & state.keys():
+        state |= fresh
+    fill(backbone.body, state, f"{path} does not fit {type(backbone.body).__name__}")
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor], complaint: str) -> None:
+    """Load a state dict that must fit, but for the counters of batch norms, which old files lack.
+
+    Args:
+        module: changed in place, or not at all.
+        state: its tensors.
+        complaint: the beginning of the error where something is missing, not known or of another shape.
+    """
+    wanted = module.state_dict()
+    missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
+    surplus = [key for key in state if key not in wanted]
+    misfits = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
+    if missing or surplus or misfits:
+        raise CovpoolError(
+            f"{complaint}: missing {_some(missing)}; not known {_some(surplus)}; of another shape {_some(misfits)}"
+        )
+    module.load_state_dict(state, strict=False)
+
+
+def _some(keys: list[str]) -> str:
+    return f"{', '.join(keys[:3])}{f' and {len(keys) - 3} more' if len(keys) > 3 else ''}" or "none"

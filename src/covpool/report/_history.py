@@ -1,0 +1,79 @@
+"""The log of a run as series over epochs."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from covpool.engine.training import LOG_FILE, read_log
+
+POINTS = 400  # of a curve at most: more cannot be seen, and make the page slow
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+
+    def thinned(self, points: int = POINTS) -> "Series":
+        """The means of neighbours, so many that few enough remain.
+
+        >>> Series("", [1, 2, 3, 4, 5], [0, 2, 4, 6, 9]).thinned(3).y
+        [1.0, 5.0, 9.0]
+        """
+        group = -(-len(self.x) // points)
+        if group <= 1:
+            return self
+        parts = [slice(i, i + group) for i in range(0, len(self.x), group)]
+        return Series(self.label, [_mean(self.x[p]) for p in parts], [_mean(self.y[p]) for p in parts])
+
+
+@dataclass(frozen=True)
+class History:
+    """What a log tells."""
+
+    steps: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
+    broken: list[dict[str, Any]]
+    end: dict[str, Any] | None
+
+    @staticmethod
+    def read(run: Path) -> "History":
+        events = read_log(run / LOG_FILE)
+        kinds = {name: [e for e in events if e["event"] == name] for name in ("step", "epoch", "broken", "end")}
+        return History(kinds["step"], kinds["epoch"], kinds["broken"], kinds["end"][-1] if kinds["end"] else None)
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether an epoch is over: before that, nobody knows how many steps it has, and curves go over steps."""
+        return bool(self.epochs)
+
+    def of_steps(self, key: str, label: str) -> Series:
+        """A quantity of the log's steps, where it was logged."""
+        chosen = [e for e in self.steps if e.get(key) is not None]
+        return Series(label, [self._place(e["step"]) for e in chosen], [float(e[key]) for e in chosen]).thinned()
+
+    def of_epochs(self, key: str, label: str) -> Series:
+        """A quantity of the log's epochs, where it was logged."""
+        chosen = [e for e in self.epochs if e.get(key) is not None]
+        return Series(label, [float(e["epoch"]) for e in chosen], [float(e[key]) for e in chosen])
+
+    def last(self, key: str) -> float | None:
+        """The latest logged value of a quantity of epochs."""
+        return next((float(e[key]) for e in reversed(self.epochs) if e.get(key) is not None), None)
+
+    def _place(self, step: int) -> float:
+        """Which epoch a step belongs to, with its fraction; in an epoch that is not over, by the length of the last."""
+        if not self.epochs:
+            return float(step)
+        ends = [0, *(e["step"] for e in self.epochs)]
+        numbers = [self.epochs[0]["epoch"] - 1, *(e["epoch"] for e in self.epochs)]
+        i = min(max(bisect_left(ends, step), 1), len(ends) - 1)
+        return float(numbers[i - 1] + (step - ends[i - 1]) / (ends[i] - ends[i - 1]) * (numbers[i] - numbers[i - 1]))
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

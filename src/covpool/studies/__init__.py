@@ -1,0 +1,1 @@
+"""Experiments built on the engine: comparing pools and sweeping settings."""

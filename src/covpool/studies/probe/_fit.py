@@ -1,0 +1,153 @@
+"""One pool and a linear classifier trained on kept feature maps."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from covpool.engine.training import lr_factor
+from covpool.models import Network, make_head
+from covpool.pools import Layout, create_pool, pool_info
+from covpool.recipe import Optimizer, Schedule, make_optimizer, set_lr
+from covpool.studies._feature_maps import Maps
+from covpool.studies.probe._settings import Probe
+
+ROWS = 256  # scored at once
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a pool and a classifier are made for the features of a backbone."""
+
+    pool: str
+    options: dict[str, Any]
+    channels: int
+    layout: Layout
+    reduce_to: int | None
+    classes: int
+
+    def make(self) -> Network:
+        """A fresh one, on the CPU, of torch's random numbers: a network whose features are its input."""
+        options = {"reduce_to": self.reduce_to, "layout": self.layout, **self.options}
+        if "num_classes" in pool_info(self.pool).options:
+            options["num_classes"] = self.classes
+        pool = create_pool(self.pool, self.channels, **options)
+        scores = pool.output == "scores"
+        classifier = nn.Identity() if scores else make_head(pool.out_features, self.classes)
+        return Network(nn.Identity(), pool, classifier)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What came of one training."""
+
+    network: Network
+    diverged_at: int | None  # the step with the first loss that is not finite
+    seconds: float
+
+
+def fit(head: Head, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> Fitted:
+    """Train a fresh head on some of the pictures and on their mirror images.
+
+    Args:
+        head: what is trained.
+        maps: of the training pictures, with their mirror images.
+        chosen: (m,), which pictures.
+        probe: the protocol.
+        lr: the learning rate at the beginning.
+        seed: of the first weights, the order and the mirroring.
+    """
+    device = maps.targets.device
+    start = time.perf_counter()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        network = head.make().to(device)
+        rows = _order(chosen, len(maps), probe, seed).to(device)
+        _start_from_data(network, maps, rows, probe.descriptors)
+        losses = _train(network, maps, rows, probe, lr)
+    lost = (~losses.isfinite()).nonzero()
+    return Fitted(network, int(lost[0]) if len(lost) else None, time.perf_counter() - start)
+
+
+@torch.no_grad()
+def logits(network: Network, maps: Maps, chosen: Tensor) -> Tensor:  # -> (m, classes)
+    """Of some pictures, not mirrored."""
+    network.eval()
+    return torch.cat([network(maps.batch(rows)[0]) for rows in chosen.to(maps.targets.device).split(ROWS)])
+
+
+def training_pass(network: Network, maps: Maps, batch_size: int) -> Callable[[], None]:
+    """Forward and backward of pool and classifier on one batch, for whoever measures what that costs."""
+    x, y = maps.batch(torch.arange(min(batch_size, len(maps)), device=maps.targets.device))
+    network.train()
+
+    def run() -> None:
+        network.zero_grad(set_to_none=True)
+        cross_entropy(network(x), y).backward()
+
+    return run
+
+
+@torch.no_grad()
+def representation_size(network: Network, maps: Maps) -> int:
+    """The length of the vector that stands for a picture; of a pool that gives scores, of what it makes them from."""
+    if network.pool.output == "features":
+        return network.pool.out_features
+    represent = cast(Callable[[Tensor], Tensor], network.pool.representation)
+    return represent(maps.batch(torch.zeros(1, dtype=torch.int64, device=maps.targets.device))[0]).shape[1]
+
+
+def _order(chosen: Tensor, count: int, probe: Probe, seed: int) -> Tensor:  # -> (steps, batch)
+    """The rows of `Maps.features` for every step: each epoch all pictures, the incomplete last batch left out."""
+    size = min(probe.batch_size, len(chosen))
+    generator = torch.Generator().manual_seed(seed)
+    epochs = []
+    for _ in range(probe.epochs):
+        order = chosen[torch.randperm(len(chosen), generator=generator)]
+        mirror = torch.randint(2, order.shape, generator=generator)
+        rows = order + count * mirror
+        epochs.append(rows[: len(rows) // size * size].view(-1, size))
+    return torch.cat(epochs)
+
+
+def _train(network: Network, maps: Maps, rows: Tensor, probe: Probe, lr: float) -> Tensor:  # -> (steps,)
+    """All steps, without waiting for the device once; their losses."""
+    network.train()
+    settings = Optimizer(lr=lr, momentum=probe.momentum, weight_decay=probe.weight_decay, head_factor=probe.head_factor)
+    optimizer = make_optimizer(network, settings)
+    schedule = Schedule(name="cosine", per_step=True, warmup_epochs=probe.warmup_epochs)
+    losses = torch.zeros(len(rows), device=rows.device)
+    for step, row in enumerate(rows):
+        set_lr(optimizer, lr_factor(schedule, step, steps_per_epoch=len(rows) // probe.epochs, epochs=probe.epochs))
+        x, y = maps.batch(row)
+        loss = cross_entropy(network(x), y)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if probe.clip_norm:
+            nn.utils.clip_grad_norm_(network.parameters(), probe.clip_norm)
+        optimizer.step()
+        losses[step] = loss.detach()
+    return losses
+
+
+@torch.no_grad()
+def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> None:
+    """Let a pool that can start from descriptors, collected as the first training steps will see them.
+
+    In training mode: only there has the batch norm of a fresh reduction the scale of the features.
+    """
+    start = getattr(network.pool, "init_from", None)
+    if start is None:
+        return
+    network.train()
+    found: list[Tensor] = []
+    for row in rows:
+        found.append(network.pool.descriptors(maps.batch(row)[0]))
+        if sum(map(len, found)) >= 4 * count:  # more than are wanted, so that they come from many pictures
+            break
+    every = torch.cat(found)
+    start(every[torch.randperm(len(every))[:count].to(every.device)])

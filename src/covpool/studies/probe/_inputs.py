@@ -1,0 +1,101 @@
+"""What all trainings of a probe share: the backbone, the heads, the kept feature maps."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import covpool
+from covpool._errors import CovpoolError
+from covpool.data import Images
+from covpool.data.pipeline import TestBatches
+from covpool.data.sets import Splits
+from covpool.engine.evaluation import cached, file_digest, file_marks
+from covpool.models import Backbone
+from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
+from covpool.studies.probe._fit import Head
+from covpool.studies.probe._settings import Probe, chosen_pools
+
+IMAGES = 64  # at once through the backbone
+# What a result does not depend on, or what is told in another way: the pool, the seed, the digest of the weights.
+NOT_IN_KEY = ("pools", "seeds", "keep", "cache", "weights")
+
+Progress = Callable[[str, int, int], None]  # what is done, how many of how many
+
+
+def make_backbone(settings: Probe) -> Backbone:
+    """The features of the backbone, without its pool and classifier."""
+    network = covpool.attach(
+        settings.backbone,
+        "avg",
+        1,
+        keep_last_stride=settings.keep_last_stride,
+        backbone_options=settings.backbone_options,
+        pretrained=settings.pretrained,
+        weights=settings.weights or None,
+    )
+    assert isinstance(network.features, Backbone)
+    return network.features
+
+
+def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, Head]:
+    """Every pool, built once, so that a mistake in its options comes to light before the work begins."""
+    (channels,) = backbone.channels
+    width = settings.reduce_to or None
+    heads = {
+        label: Head(name, options, channels, backbone.layout, width, classes)
+        for label, (name, options) in chosen_pools(settings).items()
+    }
+    for label, head in heads.items():
+        try:
+            head.make()
+        except (TypeError, ValueError) as error:
+            raise CovpoolError(f"`pools`: {label} cannot be built: {error}") from error
+    return heads
+
+
+def make_maps(
+    settings: Probe, splits: Splits, backbone: Backbone, device: torch.device, on_progress: Progress
+) -> tuple[Maps, Maps]:
+    """Of the training pictures, with their mirror images, and of the test pictures."""
+
+    def compute(images: Images, what: str, mirrored: bool) -> Maps:
+        return compute_maps(
+            backbone,
+            TestBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
+            mirrored=mirrored,
+            dtype=DTYPES[settings.maps],
+            keep_on=device if settings.keep == "device" else "cpu",
+            on_progress=lambda done, of: on_progress(f"feature maps, {what}", done, of),
+        )
+
+    def kept(images: Images, what: str, mirrored: bool) -> Maps:
+        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": mirrored}
+        maps = cached(folder, key, lambda: compute(images, what, mirrored), Maps)
+        return maps.to(device, keep=settings.keep)
+
+    folder = Path(settings.cache) if settings.cache else None
+    return kept(splits.train, "training", True), kept(splits.test, "test", False)
+
+
+def _features(settings: Probe) -> dict[str, Any]:
+    """All that the features of a picture depend on."""
+    told = dataclasses.asdict(settings)
+    digest = file_digest(Path(settings.weights)) if settings.weights else ""
+    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
+    return {"weights": digest, **{name: told[name] for name in names}}
+
+
+def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:
+    """A short name for all that a result depends on but the pool and the seed."""
+    told: dict[str, Any] = dataclasses.asdict(settings)
+    told = {name: value for name, value in told.items() if name not in NOT_IN_KEY}
+    told |= _features(settings)  # which has the digest of the weights, wherever they lie
+    told["data"] = {name: told["data"][name] for name in ("name", "split", "train_on", "test_on", "broken")}
+    told["images"] = [[path.name for path in images.paths] for images in (splits.train, splits.test)]
+    told["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,80 @@
+"""The settings of a sweep as they are typed: which of them is a list of values to try, and the grid of all of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from covpool._errors import CovpoolError
+from covpool.recipe import Recipe, listed
+
+REPEATS = ("seed", "data.split")  # what is averaged over: it makes no other method of it
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One setting and the values that it goes through, as they would be typed."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+Point = dict[str, str]  # key -> value, one of every axis
+
+
+def read_axes(settings: Iterable[str]) -> tuple[list[Axis], list[str]]:
+    """The settings with a list of values to try, and the others.
+
+    A list is tried value by value where the setting is not a list itself; of a setting that is one, such as
+    `schedule.milestones`, and of an option of a pool that takes one, it is written as a list of lists.
+
+    >>> read_axes(["pool.alpha=[0.3,0.5]", "seed=[0,1]", "train.epochs=2", "schedule.milestones=[3,5]"])[0]
+    [Axis(key='pool.alpha', values=('0.3', '0.5')), Axis(key='seed', values=('0', '1'))]
+    """
+    axes, fixed = [], []
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        values = listed(value.strip())
+        if values is None or (is_list(key.strip()) and not all(isinstance(v, list) for v in values)):
+            fixed.append(setting)
+            continue
+        if not values:
+            raise CovpoolError(f"`{key}` must have at least one value to try; got {value}")
+        axes.append(Axis(key.strip(), tuple(dict.fromkeys(map(_typed_again, values)))))
+    keys = [axis.key for axis in axes]
+    twice = [key for key in keys if keys.count(key) > 1]
+    if twice:
+        raise CovpoolError(f"`{twice[0]}` is given twice: write all its values in one list")
+    return axes, fixed
+
+
+def grid(axes: Iterable[Axis]) -> list[Point]:
+    """Every combination, the last axis changing fastest."""
+    axes = list(axes)
+    return [
+        dict(zip([axis.key for axis in axes], values, strict=True)) for values in product(*(a.values for a in axes))
+    ]
+
+
+def is_list(key: str) -> bool:
+    """Whether a setting of a recipe takes a list. Options of pools, whose types nobody knows here, count as single.
+
+    >>> is_list("schedule.milestones"), is_list("optimizer.lr"), is_list("pool.iterations")
+    (True, False, False)
+    """
+    kind: Any = Recipe
+    for part in key.split("."):
+        if get_origin(kind) is tuple and part.isdecimal():
+            kind = get_args(kind)[0]
+            continue
+        kind = get_type_hints(kind).get(part) if isinstance(kind, type) else None
+        if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
+            kind = next(k for k in get_args(kind) if k is not type(None))
+    return get_origin(kind) is tuple
+
+
+def _typed_again(value: object) -> str:
+    """A value of a list as it would be typed alone."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_typed_again, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,120 @@
+"""What the trainings of a sweep say together: mean and deviation over seeds and splits, as a table and a plot."""
+
+import csv
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from covpool._check import require
+from covpool._errors import CovpoolError
+from covpool.studies.sweep._axes import REPEATS, Point
+from covpool.studies.sweep._sweep import Outcome
+
+FIGURES = ("top1", "top3", "top5", "best")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting of a sweep over its repeats.
+
+    Attributes:
+        point: its settings, without those that are averaged over.
+        outcomes: of its trainings.
+    """
+
+    point: Point
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def label(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.point.items()) or "all"
+
+    @property
+    def sound(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if not outcome.failed]
+
+    def mean(self, figure: str) -> float | None:
+        values = self._values(figure)
+        return statistics.mean(values) if values else None
+
+    def deviation(self, figure: str) -> float | None:
+        """The standard deviation over the repeats (n - 1 in the denominator); None for fewer than two."""
+        values = self._values(figure)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    def _values(self, figure: str) -> list[float]:
+        return [outcome.metrics[figure] for outcome in self.sound if figure in outcome.metrics]
+
+
+def tabulate(outcomes: Sequence[Outcome]) -> list[Row]:
+    """A row per setting, in the order of the grid; seeds and splits are put together."""
+    rows: dict[tuple[tuple[str, str], ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        key = tuple((name, value) for name, value in outcome.point.items() if name not in REPEATS)
+        rows.setdefault(key, []).append(outcome)
+    return [Row(dict(key), tuple(own)) for key, own in rows.items()]
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """A line per setting: means and deviations."""
+    keys = list(rows[0].point)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        figures = [f"{figure}_{kind}" for figure in FIGURES for kind in ("mean", "deviation")]
+        writer.writerow([*keys, "finished", "failed", *figures])
+        for row in rows:
+            values = [value for figure in FIGURES for value in (row.mean(figure), row.deviation(figure))]
+            count = len(row.sound)
+            written = ["" if value is None else f"{value:.6g}" for value in values]
+            writer.writerow([*row.point.values(), count, len(row.outcomes) - count, *written])
+
+
+def write_lines(outcomes: Sequence[Outcome], path: Path, about: dict[str, Any]) -> None:
+    """A JSON object a line, one per training, each with what is said of all."""
+    lines = [
+        {"suite": "sweep", **about, "settings": o.point, "run": o.run.name, "status": o.status}
+        | {"reason": o.failed or None, "seconds": o.seconds, **o.metrics}
+        for o in outcomes
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def plot_sweep(rows: Sequence[Row], path: Path, title: str = "") -> None:
+    """Top-1 accuracy against the first setting, a line for each value of the others; bars are standard deviations."""
+    shown = [row for row in rows if row.sound]
+    if not shown:
+        raise CovpoolError("no training of the sweep has a result: there is nothing to plot")
+    plt = require("matplotlib.pyplot", "plots")
+    axis_key = next(iter(shown[0].point), None)
+    ticks = list(dict.fromkeys(row.point.get(axis_key or "", "all") for row in rows))
+    places = _places(ticks)
+    lines: dict[str, list[Row]] = {}
+    for row in shown:
+        others = ", ".join(f"{key}={value}" for key, value in row.point.items() if key != axis_key)
+        lines.setdefault(others, []).append(row)
+    figure, panel = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for label, own in lines.items():
+        x = [places[row.point.get(axis_key or "", "all")] for row in own]
+        y = [100 * (row.mean("top1") or 0) for row in own]
+        error = [100 * (row.deviation("top1") or 0) for row in own]
+        panel.errorbar(x, y, yerr=error, marker="o", capsize=3, label=label or None)
+    panel.set_xticks(list(places.values()), ticks)
+    panel.set_xlabel(axis_key or "")
+    panel.set_ylabel("top-1 accuracy, %, mean and deviation")
+    panel.grid(alpha=0.3)
+    if any(lines):
+        panel.legend()
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _places(ticks: Sequence[str]) -> dict[str, float]:
+    """Where each value stands: at its own place where all are numbers, else side by side."""
+    try:
+        return {tick: float(tick) for tick in ticks}
+    except ValueError:
+        return {tick: float(i) for i, tick in enumerate(ticks)}

@@ -1,0 +1,60 @@
+"""Pictures decoded once and kept in memory."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trees
+from covpool.data._images import BrokenImage, Images
+from covpool.data._settings import Augment, Data
+from covpool.data.pipeline import _decoded as memory
+from covpool.data.pipeline._transforms import resize
+from covpool.data.sets._open import open_data
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Images:
+    return open_data(Data(root=str(trees.make_folder(tmp_path, per_class=3)))).train
+
+
+@pytest.mark.parametrize("piece", [1, 4, 9, 100])
+def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PIECE", piece)
+    prepare = resize(Augment(resize=(20,)))
+    told: list[tuple[int, int]] = []
+    decoded = memory.DecodedImages(images, prepare, lambda done, total: told.append((done, total)))
+    for kept in (decoded, pickle.loads(pickle.dumps(decoded))):
+        for i in range(9):
+            assert np.array_equal(np.asarray(kept.load(i)), np.asarray(prepare(images.load(i))))
+    assert len(decoded) == 9 and decoded.targets == images.targets
+    assert told[-1] == (9, 9) and [done for done, _ in told] == sorted({done for done, _ in told})
+
+
+@pytest.mark.parametrize("piece", [1, 4])
+def test_a_broken_picture_is_remembered_with_its_reason(
+    images: Images, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "PIECE", piece)
+    trees.break_picture(images.paths[4])
+    decoded = memory.DecodedImages(images, lambda image: image)
+    assert list(decoded.reasons) == [4] and decoded.sizes[4].tolist() == [0, 0]
+    with pytest.raises(BrokenImage, match=images.paths[4].name):
+        decoded.load(4)
+    assert np.array_equal(np.asarray(decoded.load(5)), np.asarray(images.load(5)))
+
+
+def test_progress_is_told_often_enough_to_stop_there(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "AT_ONCE", 2)
+    told: list[int] = []
+    memory.DecodedImages(images, lambda image: image, lambda done, total: told.append(done))
+    assert told == [2, 4, 6, 8, 9]
+
+
+def test_an_error_while_decoding_comes_through_at_once(images: Images) -> None:
+    def prepare(image: object) -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memory.DecodedImages(images, prepare)  # type: ignore[arg-type]

@@ -1,0 +1,179 @@
+"""Pictures kept on the device: who stands in for a broken one, whether there is room, which batches are made at once.
+
+What the batches hold: test_batches.py.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import trees
+from covpool.data._images import Images
+from covpool.data._settings import Augment
+from covpool.data.pipeline import _on_device as on_device
+from covpool.data.pipeline._batch import Batch
+from covpool.data.pipeline._decoded import DecodedImages
+from covpool.data.pipeline._transforms import Crops
+
+SIZES = [(40, 32), (33, 60), (20, 20), (70, 31), (64, 64), (25, 97), (50, 50), (31, 31)]  # width, height
+AUGMENT = Augment(size=16, color_jitter=0.2, pca_noise=0.1)
+OPERATIONS = 110  # that a group may take: on a GPU the host pays for each, however small the pictures are
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> on_device.DevicePictures:
+    paths = [trees.picture(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
+    decoded = DecodedImages(Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES))), lambda image: image)
+    return on_device.DevicePictures(decoded, torch.device("cpu"))
+
+
+def rows(*lengths: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randint(len(SIZES), (length,), generator=generator) for length in lengths]
+
+
+def pixels(pictures: list[Tensor], crops: int = 1) -> int:
+    """That a group of these batches takes at 16 pixels, from the sizes as they were written."""
+    chosen = [SIZES[i] for row in pictures for i in row.tolist()]
+    height, width = (32 * ((max(sides) + 31) // 32) for sides in zip(*chosen, strict=True))
+    return len(chosen) * crops * max(height * width, 16 * 16)
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in ("x", "y", "index", "broken"))
+
+
+class Counted(TorchDispatchMode):
+    """How many operations there were."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_next_readable_picture_stands_in() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        broken = torch.rand(9, generator=generator) < 0.6
+        broken[3] = False
+        expected = [next((i + k) % 9 for k in range(9) if not broken[(i + k) % 9]) for i in range(9)]
+        assert on_device.next_readable(broken).tolist() == expected
+    with pytest.raises(ValueError, match="none of the 4 pictures can be read"):
+        on_device.next_readable(torch.ones(4, dtype=torch.bool))
+
+
+def test_pixels_are_packed_in_order() -> None:
+    pieces = [torch.arange(6, dtype=torch.uint8).view(2, 3), torch.arange(250, 256, dtype=torch.uint8).view(2, 3)]
+    packed = on_device._packed(pieces, torch.device("cpu"))
+    assert packed.view(torch.uint8).view(4, 4)[:, :3].tolist() == torch.cat(pieces).tolist()
+
+
+def test_too_little_room_on_the_device_is_told_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * 2**30, 8 * 2**30))
+    on_device._check_room(2**30, torch.device("cuda"))
+    with pytest.raises(ValueError, match=r'needs 3.0 GiB .* 4.0 of 8.0 GiB are free on cuda: .* cache = "ram"'):
+        on_device._check_room(3 * 2**30, torch.device("cuda"))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of regions of every group that is made."""
+    counts: list[int] = []
+
+    def cut(pixels: Tensor, starts: Tensor, *args: Any, **options: Any) -> Tensor:
+        counts.append(len(starts))
+        return on_device_cut(pixels, starts, *args, **options)
+
+    on_device_cut = on_device.cut
+    monkeypatch.setattr(on_device, "cut", cut)
+    return counts
+
+
+@pytest.mark.parametrize("augment", [AUGMENT, Augment(size=16, interpolation="bicubic", crop="random")])
+def test_an_epoch_taken_up_inside_a_group_has_the_same_bits(
+    pictures: on_device.DevicePictures, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
+) -> None:
+    monkeypatch.setattr(on_device, "GROUP_PIXELS", 100_000)
+    source = on_device.DeviceSource(pictures, augment, seed=3)
+    order = rows(*[3] * 11)
+    whole = list(source.batches(order, 2))
+    groups = made.copy()
+    assert len(groups) > 2 and max(groups) > 3 and sum(groups) == 33
+    for start in range(12):
+        made.clear()
+        rest = list(source.batches(order, 2, start))
+        assert len(rest) == 11 - start and all(map(same, rest, whole[start:]))
+        assert made == [
+            n for i, n in enumerate(groups) if sum(groups[: i + 1]) > 3 * start
+        ]  # whole, and none for nothing
+
+
+@pytest.mark.parametrize(("seed", "crops"), [(3, 1), (None, 1), (None, 10)])
+def test_a_group_holds_what_its_batches_would_alone(
+    pictures: on_device.DevicePictures, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
+) -> None:
+    augment = AUGMENT if seed is not None else Augment(size=16)
+    source = on_device.DeviceSource(pictures, augment, seed=seed, crops=crops)
+    order = [*rows(4, 4, 4), torch.tensor([5, -1 if seed is None else 2])]  # a shorter last one, as in a test
+    together = list(source.batches(order, 1))
+    monkeypatch.setattr(on_device, "GROUP_PIXELS", 0)
+    alone = list(source.batches(order, 1))
+    assert together[1].x.untyped_storage().data_ptr() == together[0].x.untyped_storage().data_ptr()
+    assert alone[1].x.untyped_storage().data_ptr() != alone[0].x.untyped_storage().data_ptr()
+    for row, one, other in zip(order, together, alone, strict=True):
+        assert one.x.is_contiguous() and one.x.shape == (len(row), *([10] * (crops == 10)), 3, 16, 16)
+        assert torch.equal(one.index, row) and torch.equal(one.y, other.y) and torch.equal(one.broken, other.broken)
+        torch.testing.assert_close(one.x, other.x, rtol=0, atol=1e-4)  # a product may sum in another order
+
+
+@pytest.mark.parametrize("crops", [1, 10])
+@pytest.mark.parametrize("limit", [0, 30_000, 100_000, 10**9])
+def test_groups_are_as_long_as_their_limit_allows(
+    pictures: on_device.DevicePictures,
+    made: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    crops: Crops,
+) -> None:
+    monkeypatch.setattr(on_device, "GROUP_PIXELS", limit)
+    order = rows(3, 1, 4, 4, 2, 4, 4, 4, 1, 4)
+    list(on_device.DeviceSource(pictures, Augment(size=16), crops=crops).batches(order, 0))
+    left = order
+    for regions in made:
+        count = next(n for n in range(1, len(left) + 1) if sum(map(len, left[:n])) * crops == regions)
+        group, left = left[:count], left[count:]
+        assert count == 1 or pixels(group, crops) <= limit
+        assert not left or pixels([*group, left[0]], crops) > limit
+    assert not left
+    assert len(made) == {0: 10, 10**9: 1}.get(limit, len(made))
+
+
+@pytest.mark.parametrize(("size", "together"), [((128, 128), 16), ((160, 160), 10), ((448, 448), 1), ((900, 448), 1)])
+def test_small_pictures_go_together_and_large_ones_do_not(
+    pictures: on_device.DevicePictures, size: tuple[int, int], together: int
+) -> None:
+    source = on_device.DeviceSource(pictures, Augment(size=min(size)))
+    groups = source._groups([64] * 33, torch.tensor([size] * 64 * 33))
+    assert {group.stop - group.first for group in groups[:-1]} == {together} and groups[-1].stop == 33
+
+
+@pytest.mark.parametrize("together", [1, 8])
+def test_the_host_names_few_operations_per_group(
+    pictures: on_device.DevicePictures, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    order = [torch.tensor([0, 4, 6])] * 16
+    monkeypatch.setattr(on_device, "GROUP_PIXELS", together * pixels(order[:1]))
+    source = on_device.DeviceSource(pictures, Augment(size=16), seed=0)
+    counts = []
+    for batches in (8, 16):
+        with Counted() as counted:
+            assert len(list(source.batches(order[:batches], 0))) == batches
+        counts.append(counted.count)
+    assert counts[1] - counts[0] <= 8 / together * OPERATIONS  # what an epoch costs whatever its length is not in it

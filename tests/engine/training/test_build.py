@@ -1,0 +1,163 @@
+"""Where weights come from, and which of them learn."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import covpool
+from covpool.engine.training._build import build_network, freeze, set_training
+from covpool.recipe._schema import Init, Model, Pool, Recipe
+
+CLASSES = ["cat", "dog", "fox"]
+BACKBONE = "test_resnet"
+
+
+def recipe(weights: str | Path = "", *, model: Model | None = None, pool: str = "isqrt", **options: object) -> Recipe:
+    return Recipe(
+        model=Model(backbone=BACKBONE) if model is None else model,
+        pool=Pool(name=pool, options={"reduce_to": 8, **options}),
+        init=Init(weights=str(weights)),
+    )
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    torch.manual_seed(1)
+    network = covpool.attach(BACKBONE, "isqrt", 3, reduce_to=8)
+    covpool.save(network, path, class_names=CLASSES)
+    return path
+
+
+def taken(network: covpool.Network, path: Path) -> dict[str, bool]:
+    """Which parts of a network equal those of a checkpoint."""
+    source = covpool.load(path).state_dict()
+    mine = network.state_dict()
+    return {
+        part: all(key in source and torch.equal(mine[key], source[key]) for key in mine if key.startswith(part))
+        for part in ("features", "pool", "classifier")
+    }
+
+
+def test_a_checkpoint_of_the_same_classes_is_taken_whole(checkpoint: Path) -> None:
+    built = build_network(recipe(checkpoint), CLASSES)
+    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
+    assert any("classifier from" in note for note in built.notes)
+
+
+@pytest.mark.parametrize("classes", [["cat", "dog"], ["cat", "dog", "owl"]])
+def test_other_classes_get_a_fresh_classifier(checkpoint: Path, classes: list[str]) -> None:
+    built = build_network(recipe(checkpoint), classes)
+    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
+    assert built.network.num_classes == len(classes) and "a fresh classifier" in built.notes
+
+
+def test_another_pool_is_fresh(checkpoint: Path) -> None:
+    """PreTr-GAP of the paper: the features of one network under another pool."""
+    built = build_network(recipe(checkpoint, reduce_to=4), CLASSES)
+    assert taken(built.network, checkpoint) == {"features": True, "pool": False, "classifier": False}
+
+
+def test_epn_can_be_added_when_fine_tuning(checkpoint: Path) -> None:
+    built = build_network(recipe(checkpoint, normalize="epn"), CLASSES)
+    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
+
+
+def test_a_recipe_that_names_no_network_trains_the_checkpoints(checkpoint: Path) -> None:
+    built = build_network(recipe(checkpoint, model=Model()), ["a", "b"])
+    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
+    assert built.network.recipe is not None and built.network.recipe["num_classes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pool": "bcnn"}, r"`pool.name` = 'bcnn' is not what .* set pool.name=isqrt, or name a model.backbone"),
+        ({"reduce_to": 4}, r"`pool.reduce_to` = 4 is not what .* leave it out"),
+        ({"normalize": "epn"}, r"`pool.normalize` = 'epn' is not what"),
+    ],
+)
+def test_a_checkpoints_own_network_keeps_its_pool(checkpoint: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        build_network(recipe(checkpoint, model=Model(), **options), CLASSES)
+
+
+def test_the_pool_of_a_named_network_in_a_checkpoint(tmp_path: Path) -> None:
+    covpool.save(covpool.create_model("resnet18_isqrt_2k", 3), tmp_path / "m.safetensors")
+    of_a_name = Recipe(init=Init(weights=str(tmp_path / "m.safetensors")))
+    assert build_network(of_a_name, CLASSES).network.recipe == covpool.load(tmp_path / "m.safetensors").recipe
+    with pytest.raises(ValueError, match=r"`pool.name` = 'avg' is not what"):
+        build_network(replace(of_a_name, pool=Pool(name="avg")), CLASSES)
+
+
+def test_hidden_layers_of_a_head_are_kept(tmp_path: Path) -> None:
+    covpool.save(covpool.attach(BACKBONE, "isqrt", 3, reduce_to=8, head_layers=[6]), tmp_path / "m.safetensors")
+    made = build_network(recipe(tmp_path / "m.safetensors", model=Model(backbone=BACKBONE, head_layers=(6,))), ["a"])
+    source = covpool.load(tmp_path / "m.safetensors").classifier.state_dict()
+    mine = made.network.classifier.state_dict()
+    assert torch.equal(mine["0.weight"], source["0.weight"]) and mine["3.weight"].shape == (1, 6)
+
+
+def test_weights_of_a_plain_backbone(tmp_path: Path) -> None:
+    import timm
+
+    plain = timm.create_model(BACKBONE)
+    torch.save(plain.state_dict(), tmp_path / "plain.pth")
+    built = build_network(recipe(tmp_path / "plain.pth"), CLASSES)
+    mine = built.network.state_dict()
+    for name, value in plain.state_dict().items():
+        if not name.startswith("fc."):
+            assert torch.equal(mine[f"features.body.{name}"], value)
+
+
+def test_none_and_blocks_by_name() -> None:
+    built = build_network(recipe(model=Model(backbone="torchvision/resnet18", block="se"), reduce_to="none"), CLASSES)
+    assert built.network.pool.out_features == 512 * 513 // 2
+    assert "se" in dict(built.network.features.body.layer1[0].named_children())
+
+
+def test_mistakes(tmp_path: Path, checkpoint: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"`init.weights`: there is no file"):
+        build_network(recipe("/no/such.pth"), CLASSES)
+    with pytest.raises(ValueError, match=r"the features in .* do not fit those of the recipe"):
+        build_network(recipe(checkpoint, model=Model(backbone="torchvision/resnet18")), CLASSES)
+    torch.save({}, tmp_path / "x.pth")
+    with pytest.raises(ValueError, match=r"does not say how its network is built: name it"):
+        build_network(recipe(tmp_path / "x.pth", model=Model()), CLASSES)
+    with pytest.raises(ValueError, match=r"must be a covpool checkpoint for `model.name`"):
+        build_network(recipe(tmp_path / "x.pth", model=Model(name="resnet18_isqrt_2k")), CLASSES)
+
+
+@pytest.fixture
+def network() -> covpool.Network:
+    return covpool.attach(BACKBONE, "isqrt", 3, reduce_to=8)
+
+
+def test_freezing_goes_by_whole_names(network: covpool.Network) -> None:
+    freeze(network, ["features.body.layer1", "pool"])
+    for name, parameter in network.named_parameters():
+        assert parameter.requires_grad != name.startswith(("features.body.layer1.", "pool."))
+    freeze(network, [])
+    assert all(p.requires_grad for p in network.parameters())
+    with pytest.raises(ValueError, match=r"no parameter of the network is called so .did you mean"):
+        freeze(network, ["features.body.layer"])
+
+
+def test_frozen_parts_do_not_change_at_all(network: covpool.Network) -> None:
+    """Neither do the statistics of their batch norms."""
+    freeze(network, ["features"])
+    set_training(network, ["features"], freeze_norms=False)
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    network(torch.randn(4, 3, 32, 32)).sum().backward()
+    for name, buffer in network.named_buffers():
+        assert torch.equal(buffer, before[name]) == name.startswith("features.")
+
+
+def test_norms_alone_can_be_frozen(network: covpool.Network) -> None:
+    set_training(network, [], freeze_norms=True)
+    for module in network.modules():
+        assert module.training != isinstance(module, nn.modules.batchnorm._BatchNorm)

@@ -1,0 +1,218 @@
+"""Trainings of seconds, looked at from outside."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+import covpool
+from covpool.data.pipeline._batches import TrainBatches
+from covpool.data.sets._open import open_data
+from covpool.engine.training._build import build_network
+from covpool.engine.training._log import Event, read_log
+from covpool.engine.training._loop import train
+from covpool.recipe._parse import read_recipe
+from covpool.recipe._schema import Recipe, Stage
+from tiny import CLASSES, make_tree, tiny_recipe
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tree(tmp_path_factory.mktemp("images") / "tree")
+
+
+def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
+    return load_file(run / f"{name}.safetensors")
+
+
+def by_hand(recipe: Recipe, *, epochs: int, ema: float = 0.0) -> dict[str, torch.Tensor]:
+    """The same training in a plain loop: SGD on the mean loss, and an average of the weights."""
+    splits = open_data(recipe.data)
+    torch.manual_seed(recipe.seed)
+    network = build_network(recipe, splits.train.classes).network.train()
+    averaged: dict[str, torch.Tensor] = {}
+    optimizer = torch.optim.SGD(
+        [
+            {"params": [*network.features.parameters(), *network.pool.parameters()], "lr": 0.05},
+            {"params": network.classifier.parameters(), "lr": 0.05 * recipe.optimizer.head_factor},
+        ],
+        momentum=0.9,
+        weight_decay=1e-4,
+    )
+    batches = TrainBatches(splits.train, recipe.augment, recipe.data, batch_size=12, seed=recipe.seed)
+    for epoch in range(epochs):
+        for group, factor in zip(optimizer.param_groups, (1.0, recipe.optimizer.head_factor), strict=True):
+            group["lr"] = 0.05 * factor * 0.1**epoch
+        for batch in batches.epoch(epoch):
+            optimizer.zero_grad()
+            cross_entropy(network(batch.x), batch.y, label_smoothing=0.1).backward()
+            optimizer.step()
+            for name, value in network.named_parameters():
+                kept = averaged.get(name, value.detach())
+                averaged[name] = ema * kept + (1 - ema) * value.detach()
+    return {**network.state_dict(), **averaged} if ema else network.state_dict()
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5])
+def test_against_a_loop_by_hand(root: Path, tmp_path: Path, ema: float) -> None:
+    recipe = tiny_recipe(
+        root,
+        optimizer={"head_factor": 5.0},
+        schedule={"milestones": (1,)},
+        train={"label_smoothing": 0.1, "ema": ema},
+    )
+    train(recipe, tmp_path / "run")
+    for name, expected in by_hand(recipe, epochs=2, ema=ema).items():
+        torch.testing.assert_close(weights(tmp_path / "run")[name], expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_run_leaves_behind(root: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    recipe = tiny_recipe(root)
+    result = train(recipe, tmp_path / "run", on_event=events.append)
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == recipe
+    log = read_log(tmp_path / "run" / "log.jsonl")
+    assert [(line["event"], line["step"]) for line in log] == [
+        *(("step", 2), ("step", 4), ("epoch", 4)),
+        *(("step", 6), ("step", 8), ("epoch", 8), ("end", 8)),
+    ]
+    assert [event["step"] for event in events if event["event"] == "tick"] == list(range(1, 9))
+    judged = [line["top1"] for line in log if line["event"] == "epoch"]
+    assert result.best == max(judged) and result.metrics["top1"] == judged[-1]
+    about = covpool.io.read_metadata(tmp_path / "run" / "last.safetensors")
+    assert about["class_names"] == list(CLASSES) and about["preprocessing"]["size"] == 32
+    assert about["recipe_extra"]["epoch"] == 2 and about["recipe_extra"]["training"]["optimizer"]["lr"] == 0.05
+    assert about["recipe_extra"]["metrics"]["top1"] == judged[-1]
+    network = covpool.load(tmp_path / "run" / "last.safetensors")
+    assert network.num_classes == 3
+
+
+def test_accumulation_is_one_large_batch(root: Path, tmp_path: Path) -> None:
+    for cuts in (1, 3):
+        settings = {"epochs": 1, "freeze_norms": True, "accumulate": cuts, "clip_norm": 0.3}
+        train(tiny_recipe(root, train=settings), tmp_path / str(cuts))
+    for name, expected in weights(tmp_path / "1").items():
+        torch.testing.assert_close(weights(tmp_path / "3")[name], expected, rtol=0, atol=1e-5)
+
+
+def test_stages_freeze_and_free(root: Path, tmp_path: Path) -> None:
+    """B-CNN's: the classifier alone first, then everything."""
+    stages = (Stage(epochs=1, freeze=("features", "pool"), lr=0.5), Stage(epochs=1, freeze=(), lr=0.01, batch_size=24))
+    recipe = replace(tiny_recipe(root), stages=stages)
+    torch.manual_seed(0)
+    fresh = build_network(recipe, CLASSES).network.state_dict()
+    seen: dict[int, dict[str, torch.Tensor]] = {}
+
+    def look(event: Event) -> None:
+        if event["event"] == "epoch":
+            seen[event["epoch"]] = weights(tmp_path / "run")
+
+    train(recipe, tmp_path / "run", on_event=look)
+    for name, first in fresh.items():
+        is_free = name.startswith("classifier.")
+        assert torch.equal(seen[1][name], first) != is_free, name
+    assert all(not torch.equal(seen[2][n], seen[1][n]) for n in fresh if n.endswith("conv1.weight"))
+    rates = [line["lr"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "step"]
+    assert rates == [0.5, 0.5, 0.01]
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"train": {"precision": "bf16", "channels_last": True}},
+        {"augment": {"mixup": 0.2, "cutmix": 1.0}},
+        {"optimizer": {"name": "adamw", "lr": 1e-3, "decay_norms": False}},
+        {"evaluate": {"crops": 10, "flip": True}},
+        {"train": {"deterministic": True}},
+        {"data": {"workers": 1}},
+        {"data": {"cache": "ram"}},
+        {"data": {"cache": "gpu"}},
+    ],
+    ids=str,
+)
+def test_every_switch_trains(root: Path, tmp_path: Path, tables: dict[str, Any]) -> None:
+    tables = {**tables, "train": {"epochs": 1, **tables.get("train", {})}}
+    result = train(tiny_recipe(root, **tables), tmp_path / "run")
+    assert 0 <= result.metrics["top1"] <= 1 and result.metrics["loss"] < 2
+
+
+def test_the_pool_may_start_from_data(root: Path, tmp_path: Path) -> None:
+    options = {"name": "netvlad", "options": {"reduce_to": 8, "clusters": 4}}
+    recipe = tiny_recipe(root, pool=options, init={"pool_from_data": True, "descriptors": 200}, train={"epochs": 1})
+    assert train(recipe, tmp_path / "run").epochs == 1
+
+
+def test_a_pool_that_does_not_start_from_data(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not start from data"):
+        train(tiny_recipe(root, init={"pool_from_data": True}), tmp_path / "run")
+
+
+def test_broken_pictures_are_named_once(tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "tree")
+    broken = [root / "train" / "red" / "3.png", root / "test" / "blue" / "1.png"]
+    for path in broken:
+        path.write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"red/3.png cannot be read"):
+        train(tiny_recipe(root), tmp_path / "refused")
+    train(tiny_recipe(root, data={"broken": "skip"}), tmp_path / "run")
+    named = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "broken"]
+    found = {line["path"]: line["part"] for line in named}
+    assert len(named) == 2 and found == {str(broken[0]): "train", str(broken[1]): "test"}
+
+
+def test_a_loss_that_is_lost_stops_the_training(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the loss is not finite any more at step \d+: lower optimizer.lr"):
+        train(tiny_recipe(root, optimizer={"lr": 1e30}), tmp_path / "run")
+    assert not (tmp_path / "run" / "state.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"train": {"batch_size": 10, "accumulate": 4}}, "must be a multiple of 4 accumulated"),
+        ({"train": {"batch_size": 600}}, "must not be larger than the training part"),
+        ({"train": {"precision": "fp16"}}, r"fp16 needs a GPU: use train.precision=bf16"),
+        ({"train": {"sync_norms": True}}, "works on GPUs only"),
+        ({"train": {"freeze": ("features.body.layer9",)}}, r"`train.freeze` names"),
+        ({"data": {"root": "/no/such"}}, r"`data.root`"),
+    ],
+)
+def test_mistakes(root: Path, tmp_path: Path, tables: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        train(tiny_recipe(root, **tables), tmp_path / "run")
+
+
+def test_a_run_is_not_overwritten(root: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(root, train={"epochs": 1})
+    train(recipe, tmp_path / "run")
+    with pytest.raises(ValueError, match="holds a run already: go on with `covpool train --resume"):
+        train(recipe, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"`train.freeze` names"):
+        train(tiny_recipe(root, train={"freeze": ("layer9",)}), tmp_path / "mistaken")
+    train(recipe, tmp_path / "mistaken")  # nothing of worth was there
+    with pytest.raises(ValueError, match="is not the folder of a run"):
+        train(recipe, tmp_path / "empty", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"data": {"root": "/no/such"}}, "there is no folder /no/such"),
+        ({"model": {"backbone": "resnet_51"}}, "timm has no model 'resnet_51'"),
+        ({"optimizer": {"name": "adahessian"}}, "needs second derivatives"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_nothing(root: Path, tmp_path: Path, tables: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        train(tiny_recipe(root, **tables), tmp_path / "runs" / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem_of_all_processes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"nothing can be written in .*file; name another --out"):
+        train(tiny_recipe(make_tree(tmp_path / "tree", train=4)), tmp_path / "file" / "run")

@@ -1,0 +1,203 @@
+"""A killed training goes on to the same end, bit for bit."""
+
+import os
+import shutil
+import signal
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from covpool.engine.training._interrupt import Stopped
+from covpool.engine.training._log import Event, read_log
+from covpool.engine.training._loop import train
+from covpool.recipe._parse import to_toml
+from covpool.recipe._schema import Init, Model, Pool, Recipe, Stage
+from tiny import finish, make_tree, start, tiny_recipe, untimed_log
+
+
+class PowerCutError(Exception):
+    """What stands for one."""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    """Everything that has a state: momentum, EMA, random mixing and crops, warm-up, batch norms."""
+    return tiny_recipe(
+        make_tree(tmp_path_factory.mktemp("images") / "tree"),
+        train={"epochs": 3, "ema": 0.9, "save_every": 3, "clip_norm": 1.0},
+        augment={"mixup": 0.2},
+        schedule={"name": "cosine", "warmup_epochs": 1.0},
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nobody interrupted."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    train(recipe, run)
+    return run
+
+
+def train_until(recipe: Recipe, run: Path, **when: object) -> None:
+    """Break off, as a power cut does, at the event with these values; then resume."""
+
+    def cut(event: Event) -> None:
+        if all(event.get(key) == value for key, value in when.items()):
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        train(recipe, run, on_event=cut)
+    train(recipe, run, resume=True)
+
+
+def assert_same_end(one: Path, other: Path) -> None:
+    assert untimed_log(one) == untimed_log(other)
+    for name in ("last.safetensors", "best.safetensors"):
+        first, second = load_file(one / name), load_file(other / name)
+        assert first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
+    states = [torch.load(run / "state.pt", weights_only=True) for run in (one, other)]
+    for key in states[0]["model"]:
+        assert torch.equal(states[0]["model"][key], states[1]["model"][key]), key
+    for key, held in states[0]["optimizer"]["state"].items():
+        assert torch.equal(held["momentum_buffer"], states[1]["optimizer"]["state"][key]["momentum_buffer"])
+
+
+def test_killed_in_mid_epoch(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    killed, written = tmp_path / "killed", tmp_path / "recipe.toml"
+    written.write_text(to_toml(recipe))
+    process = start("train", written, "--run", killed, "--no-report")
+    deadline = time.monotonic() + 60
+    while not any(event["step"] >= 6 for event in read_log(killed / "log.jsonl")):  # of 4 steps per epoch
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert read_log(killed / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
+    assert "best top-1" in finish(start("train", "--resume", killed, "--no-report"))
+    assert_same_end(whole, killed)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 11])
+def test_killed_at_any_step(recipe: Recipe, whole: Path, tmp_path: Path, step: int) -> None:
+    """Before the first state, right at one, at the end of an epoch, in the middle of one, just before the end."""
+    train_until(recipe, tmp_path / "killed", event="tick", step=step)
+    assert_same_end(whole, tmp_path / "killed")
+
+
+def test_killed_between_log_and_state(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    """The lines of an epoch whose state was never saved do not stand in the log twice."""
+    train_until(recipe, tmp_path / "killed", event="epoch", epoch=2)
+    assert_same_end(whole, tmp_path / "killed")
+
+
+def test_stages_are_resumed_in_the_right_one(recipe: Recipe, tmp_path: Path) -> None:
+    stages = (Stage(epochs=1, freeze=("features",), lr=0.1), Stage(epochs=2, freeze=(), lr=0.01, batch_size=24))
+    staged = replace(recipe, stages=stages)
+    train(staged, tmp_path / "whole")
+    train_until(staged, tmp_path / "killed", event="tick", step=7)  # 4 steps of the first stage, then 2 an epoch
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    """The first Ctrl-C finishes the step, saves, and says how to go on."""
+    stopped = tmp_path / "stopped"
+
+    def interrupt(event: Event) -> None:
+        if event["event"] == "tick" and event["step"] == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped, match=f"stopped at step 5: `covpool train --resume {stopped}`"):
+        train(recipe, stopped, on_event=interrupt)
+    assert torch.load(stopped / "state.pt", weights_only=True)["progress"]["step"] == 5
+    train(recipe, stopped, resume=True)
+    assert_same_end(whole, stopped)
+
+
+def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to save: it does not wait until all is decoded, the first time as little as when it goes on."""
+    monkeypatch.setattr("covpool.data.pipeline._decoded.AT_ONCE", 8)
+    cached = replace(recipe, data=replace(recipe.data, cache="ram"))
+    train(cached, tmp_path / "whole")
+    run, decoded = tmp_path / "stopped", []
+
+    def interrupt(event: Event, when: str = "caching") -> None:
+        if event["event"] == when:
+            decoded.append(event.get("done"))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped, match=f"stopped at step 0: `covpool train --resume {run}`"):
+        train(cached, run, on_event=interrupt)
+    with pytest.raises(Stopped, match="stopped at step 1:"):
+        train(cached, run, resume=True, on_event=partial(interrupt, when="tick"))
+    with pytest.raises(Stopped, match="stopped at step 1:"):
+        train(cached, run, resume=True, on_event=interrupt)
+    assert decoded == [8, None, 8]
+    train(cached, run, resume=True)
+    assert_same_end(tmp_path / "whole", run)
+
+
+def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:
+    """With the state of the first epoch on disk."""
+
+    def cut(event: Event) -> None:
+        if event["event"] == "tick" and event["step"] == 5:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        train(recipe, run, on_event=cut)
+
+
+def test_a_run_goes_on_with_its_own_data_alone(recipe: Recipe, tmp_path: Path) -> None:
+    run, root = tmp_path / "run", make_tree(tmp_path / "tree", train=15)
+    stop_after_an_epoch(recipe, run)
+    written = (run / "state.pt").read_bytes()
+    moved = replace(recipe, data=replace(recipe.data, root=str(root)))
+    with pytest.raises(ValueError, match="tree are not those the run began with: 45 training pictures instead of 48"):
+        train(moved, run, resume=True)
+    for part in ("train", "test"):
+        (root / part / "red").rename(root / part / "rose")
+    with pytest.raises(ValueError, match="the class 'red' is missing, the class 'rose' is new"):
+        train(moved, run, resume=True)
+    assert (run / "state.pt").read_bytes() == written
+
+
+def test_states_of_earlier_covpools_are_resumed(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    stop_after_an_epoch(recipe, tmp_path / "killed")
+    path = tmp_path / "killed" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    torch.save({key: value for key, value in state.items() if key not in ("network", "data")}, path)
+    train(recipe, tmp_path / "killed", resume=True)
+    assert_same_end(whole, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["the recipe's network", "the checkpoint's own"])
+def test_the_first_weights_are_not_needed_again(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
+    weights = shutil.copy(whole / "last.safetensors", tmp_path / "first.safetensors")
+    started = replace(recipe, init=Init(weights=str(weights)))
+    if not is_named:
+        started = replace(started, model=Model(), pool=Pool())
+    train(started, tmp_path / "whole")
+    stop_after_an_epoch(started, tmp_path / "killed")
+    weights.unlink()
+    train(started, tmp_path / "killed", resume=True)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_half_written_files_of_a_killed_run_go(recipe: Recipe, tmp_path: Path) -> None:
+    stop_after_an_epoch(recipe, tmp_path / "run")
+    for name in (".state-0123abcd.pt", ".last-0123abcd.safetensors"):
+        (tmp_path / "run" / name).touch()
+    train(recipe, tmp_path / "run", resume=True)
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_a_finished_run_is_left_as_it_is(recipe: Recipe, whole: Path) -> None:
+    before = untimed_log(whole)
+    assert train(recipe, whole, resume=True).metrics["top1"] == before[-1]["top1"]
+    assert untimed_log(whole) == before

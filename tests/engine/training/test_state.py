@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import covpool
+from covpool.engine.training._state import Progress, State, collect, load_state, restore, save_state
+from covpool.recipe._optimizer import make_optimizer
+from covpool.recipe._schema import Optimizer
+
+
+def setting(seed: int, name: str) -> tuple[covpool.Network, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    network = covpool.attach("test_resnet", "isqrt", 4, reduce_to=8)
+    return network, make_optimizer(network, Optimizer(name=name, lr=0.01, head_factor=5, decay_norms=False))
+
+
+def step(network: covpool.Network, optimizer: torch.optim.Optimizer, seed: int) -> None:
+    x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+    optimizer.zero_grad(set_to_none=True)
+    torch.nn.functional.cross_entropy(network(x), torch.arange(4)).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "lamb", "madgrad", "adafactorbv", "cadafactorbv"])
+def test_the_next_step_is_the_same(tmp_path: Path, name: str) -> None:
+    network, optimizer = setting(0, name)
+    step(network, optimizer, 0)
+    save_state(tmp_path / "state.pt", State(Progress(step=1), collect(network, optimizer, ema=None, scaler={})))
+    other, others = setting(1, name)
+    saved = load_state(tmp_path / "state.pt")
+    restore(saved.tensors, other, others, ema=None)
+    assert saved.progress == Progress(step=1)
+    step(network, optimizer, 2)
+    step(other, others, 2)
+    for key, value in network.state_dict().items():
+        assert torch.equal(other.state_dict()[key], value), key
+
+
+def test_an_optimizer_without_a_state(tmp_path: Path) -> None:
+    network, settings = setting(0, "sgd")[0], Optimizer(momentum=0.0)
+    optimizer = make_optimizer(network, settings)
+    step(network, optimizer, 0)
+    save_state(tmp_path / "state.pt", State(Progress(), collect(network, optimizer, ema=None, scaler={})))
+    other = setting(1, "sgd")[0]
+    restore(load_state(tmp_path / "state.pt").tensors, other, make_optimizer(other, settings), ema=None)
+    assert all(map(torch.equal, network.parameters(), other.parameters()))
+
+
+def test_the_order_of_saved_groups_does_not_matter() -> None:
+    """A strategy that scatters the weights may save them in another."""
+    network, optimizer = setting(0, "adamw")
+    step(network, optimizer, 0)
+    tensors = collect(network, optimizer, ema=None, scaler={})
+    tensors["optimizer"]["param_groups"].reverse()
+    other, others = setting(1, "adamw")
+    restore(tensors, other, others, ema=None)
+    assert [group["name"] for group in others.param_groups] == [group["name"] for group in optimizer.param_groups]
+    for mine, its in zip(network.parameters(), other.parameters(), strict=True):
+        assert torch.equal(optimizer.state[mine]["exp_avg"], others.state[its]["exp_avg"])
+
+
+def test_states_of_earlier_covpools_are_read(tmp_path: Path) -> None:
+    """They say neither how the network is built nor what it was trained on."""
+    torch.save({"format": 1, "progress": vars(Progress(epoch=2)), "model": {}}, tmp_path / "state.pt")
+    assert load_state(tmp_path / "state.pt") == State(Progress(epoch=2), {"model": {}})
+
+
+def test_broken_and_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing to resume"):
+        load_state(tmp_path / "state.pt")
+    (tmp_path / "state.pt").write_bytes(b"half of it")
+    with pytest.raises(ValueError, match=r"state.pt is damaged"):
+        load_state(tmp_path / "state.pt")
+    torch.save({"format": 99}, tmp_path / "state.pt")
+    with pytest.raises(ValueError, match="has format 99"):
+        load_state(tmp_path / "state.pt")

@@ -1,0 +1,91 @@
+"""A run with its report, and the reading of one: its sections, the text in them, and whatever it points to."""
+
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+from covpool.engine.training._loop import train
+from covpool.report import write_report
+from tiny import make_tree, tiny_recipe
+from trees import break_picture
+
+SECTIONS = ("curves", "result", "mistakes", "spectra", "functions", "settings", "timings", "broken")
+VOID = {"meta", "link", "img", "br", "path", "use", "line", "input"}
+POINTERS = ("src", "href", "xlink:href", "action", "poster", "srcset", "data")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def reported_run(folder: Path) -> Path:
+    """A tiny run with a broken picture and a class whose name needs care in HTML; its report is written."""
+    root = make_tree(folder / "tree")
+    for part in ("train", "test"):
+        (root / part / "red").rename(root / part / "red & <b>hot")
+    break_picture(root / "train" / "blue" / "3.png")
+    train(tiny_recipe(root, data={"broken": "skip"}, train={"epochs": 2, "log_every": 1}), folder / "run")
+    write_report(folder / "run")
+    return folder / "run"
+
+
+class Page(HTMLParser):
+    """The page's text by section, what it points to, and the ids in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text: dict[str, str] = {}
+        self.pointers: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[tuple[str, str]] = []  # (section, tag)
+        self._open: list[str] = []
+        self._section = "header"
+        self.feed(text)
+        self.close()
+        assert not self._open, f"not closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attributes}
+        self.pointers += [values[name] for name in POINTERS if name in values]
+        self.ids += [values["id"]] if "id" in values else []
+        if tag == "section":
+            self._section = values["id"]
+        self.tags.append((self._section, tag))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.text[self._section] = " ".join(f"{self.text.get(self._section, '')} {data}".split())
+
+    def count(self, section: str, tag: str) -> int:
+        return self.tags.count((section, tag))
+
+
+def outside(html: str) -> list[str]:
+    """Whatever a page would load from elsewhere, or run."""
+    pointers = [p for p in Page(html).pointers if not p.startswith(("#", "data:"))]
+    loaded = [u for u in re.findall(r"url\(([^)]*)\)|@import", html) if not u.startswith(("#", "data:"))]
+    return pointers + loaded + re.findall(r"<script|https?://|javascript:|\son\w+=", html)
+
+
+def find_browser() -> str | None:
+    """A Chromium: the one that CHROMIUM names, or one on the path."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def browse(browser: str, page: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Open a page in a browser without a window, in a profile of its own."""
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    fixed = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", profile)
+    command = [browser, *fixed, *options, page.resolve().as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

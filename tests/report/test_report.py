@@ -1,0 +1,264 @@
+"""The report of a run: read as HTML, compared with the log, and with parts missing."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import covpool
+from covpool.data._images import Images
+from covpool.data._settings import Data
+from covpool.data.sets._open import Splits, open_data
+from covpool.diagnostics import Spectra
+from covpool.engine.evaluation._intervals import wilson
+from covpool.engine.evaluation._judgement import judge
+from covpool.engine.training._log import read_log
+from covpool.report import write_report
+from covpool.report._curves import learning_curves
+from covpool.report._eigenplots import Summary, function_plots, spectrum_plots, summarize
+from covpool.report._findings import Answers
+from covpool.report._history import History, Series
+from covpool.report._mistakes import find_mistakes
+from report.pages import SECTIONS, Page, outside, reported_run
+
+MISSING = "This part is missing"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return reported_run(tmp_path_factory.mktemp("finished"))
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """The same run, to be spoilt."""
+    run = tmp_path / "run"
+    shutil.copytree(finished, run, ignore=shutil.ignore_patterns("tensorboard", "report.html"))
+    return run
+
+
+def page(run: Path) -> Page:
+    return Page((run / "report.html").read_text())
+
+
+def test_it_needs_nothing_else(finished: Path) -> None:
+    html = (finished / "report.html").read_text()
+    assert outside(html) == []
+    found = Page(html)
+    assert len(found.ids) == len(set(found.ids)), "no two elements have the same id"
+    named = {name[1:] for name in found.pointers if name.startswith("#")} | set(re.findall(r"url\(#([^)]*)\)", html))
+    assert named <= set(found.ids), "every reference inside the page leads somewhere"
+    assert len(html) < 1_000_000
+
+
+def test_every_section_is_there(finished: Path) -> None:
+    found = page(finished)
+    assert [name for name in found.text if name != "header"] == list(SECTIONS)
+    assert not any(MISSING in text for text in found.text.values()), found.text
+    assert found.count("curves", "svg") == 5
+    assert found.count("spectra", "svg") == 2 and found.count("functions", "svg") == 2
+    assert "not finished" not in found.text["header"]
+
+
+def test_numbers_are_those_of_the_log_and_of_the_checkpoint(finished: Path) -> None:
+    found = page(finished)
+    events = read_log(finished / "log.jsonl")
+    for event in events:
+        if event["event"] == "epoch":
+            row = f"{event['epoch']} {event['train_loss']:.4f} {100 * event['train_top1']:.2f} %"
+            assert f"{row} {event['test_loss']:.4f} {100 * event['top1']:.2f} %" in found.text["timings"]
+    best = max(event["top1"] for event in events if event["event"] == "epoch")
+    low, high = wilson(round(12 * best), 12)
+    assert (
+        f"top-1 accuracy {100 * best:.2f} % 95 % interval {100 * low:.2f} to {100 * high:.2f} %" in found.text["result"]
+    )
+    assert "test images 12" in found.text["result"] and "best.safetensors" in found.text["result"]
+    network = covpool.load(finished / "best.safetensors")
+    assert f"parameters {sum(p.numel() for p in network.parameters()):,}" in found.text["result"]
+    assert (
+        f"torch {covpool.io.read_metadata(finished / 'best.safetensors')['versions']['torch']}"
+        in found.text["settings"]
+    )
+    assert "1 could not be read" in found.text["broken"] and "blue/3.png" in found.text["broken"]
+
+
+def test_settings_that_differ_are_shown_with_their_defaults(finished: Path) -> None:
+    found = page(finished).text["settings"]
+    assert "optimizer.lr 0.05 0.1" in found and "pool.reduce_to 8" in found and 'data.broken "skip" "refuse"' in found
+    assert "optimizer.momentum 0.9" not in found.split("The whole recipe")[0]
+    assert "momentum = 0.9" in found.split("The whole recipe")[1]
+
+
+def test_mistakes_are_those_of_the_network(finished: Path) -> None:
+    found = page(finished)
+    splits = open_data(Data(root=_root(finished), workers=0))
+    network = covpool.load(finished / "best.safetensors")
+    names = splits.test.classes
+    pairs: dict[tuple[str, str], int] = {}
+    for i, target in enumerate(splits.test.targets):
+        pixels = np.asarray(splits.test.load(i).resize((32, 32), Image.Resampling.BILINEAR), dtype="float32") / 255
+        x = (torch.from_numpy(pixels) - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
+        said = int(network(x.permute(2, 0, 1)[None]).argmax())
+        if said != target:
+            pairs[names[target], names[said]] = pairs.get((names[target], names[said]), 0) + 1
+    assert pairs, "a network of two epochs errs"
+    for (true, said), count in pairs.items():
+        assert f"{true} taken for {said} {count} of 4" in found.text["mistakes"]
+    assert found.count("mistakes", "img") >= len(pairs)
+    assert "red & <b>hot" in found.text["mistakes"], "as text, not as HTML"
+
+
+def _root(run: Path) -> str:
+    return next(line for line in (run / "recipe.toml").read_text().splitlines() if line.startswith("root")).split('"')[
+        1
+    ]
+
+
+def test_data_that_are_open_already_are_used(copy: Path) -> None:
+    splits = open_data(Data(root=_root(copy), workers=0))
+    _change(copy, f'root = "{_root(copy)}"', 'root = "/nowhere"')
+    write_report(copy, splits=Splits(splits.train, splits.test), device="cpu")
+    assert MISSING not in page(copy).text["result"]
+
+
+def test_without_data_the_log_is_still_told(copy: Path) -> None:
+    _change(copy, f'root = "{_root(copy)}"', 'root = "/nowhere"')
+    write_report(copy)
+    found = page(copy)
+    for name in ("result", "mistakes", "spectra", "functions"):
+        assert (
+            f"{MISSING}: `data.root` must be the folder of the data set 'folder'; there is no folder /nowhere"
+            in (found.text[name])
+        )
+    assert found.count("curves", "svg") == 5 and "top-1, last logged" in found.text["header"]
+
+
+def test_an_interrupted_run(copy: Path) -> None:
+    (copy / "best.safetensors").unlink()
+    lines = (copy / "log.jsonl").read_text().splitlines(keepends=True)
+    (copy / "log.jsonl").write_text("".join(lines[:7]) + lines[7][:20])
+    write_report(copy)
+    found = page(copy)
+    assert "not finished: 1 of 2 epochs" in found.text["header"]
+    assert "last.safetensors" in found.text["result"] and MISSING not in found.text["spectra"]
+
+
+def test_a_run_that_has_just_begun(copy: Path) -> None:
+    for name in ("best.safetensors", "last.safetensors", "log.jsonl"):
+        (copy / name).unlink()
+    write_report(copy)
+    found = page(copy)
+    assert "Nothing has been logged yet" in found.text["curves"] and "No epoch is over yet" in found.text["timings"]
+    assert f"{MISSING}: there is no checkpoint" in found.text["result"]
+    assert "optimizer.lr 0.05" in found.text["settings"]
+
+
+def test_unknown_classes_of_the_test(copy: Path) -> None:
+    splits = open_data(Data(root=_root(copy), workers=0))
+    splits.test.targets[:] = [-1] * len(splits.test)
+    write_report(copy, splits=splits)
+    found = page(copy)
+    assert (
+        "no image has a known class" in found.text["result"] and "no image has a known class" in found.text["mistakes"]
+    )
+    assert found.count("spectra", "svg") == 2, "which needs no class"
+
+
+def test_without_matplotlib(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    write_report(copy)
+    found = page(copy)
+    assert "pip install 'covpool[plots]'" in found.text["curves"]
+    assert MISSING not in found.text["result"] and found.count("mistakes", "img")
+
+
+def test_a_name_that_is_no_text(copy: Path) -> None:
+    with (copy / "log.jsonl").open("a") as log:
+        log.write('{"event": "broken", "step": 0, "part": "training", "path": "\\udce9t\\udce9.png"}\n')
+    write_report(copy)
+    assert "?t?.png" in page(copy).text["broken"]
+
+
+@pytest.mark.parametrize("pool", ["avg", "deepo2p"])
+def test_pools_of_other_kinds(copy: Path, pool: str) -> None:
+    classes = covpool.io.read_metadata(copy / "best.safetensors")["class_names"]
+    network = covpool.attach("test_resnet", pool, 3, reduce_to=8)
+    covpool.save(network, copy / "best.safetensors", class_names=classes, preprocessing={"size": 32, "resize": [32]})
+    write_report(copy)
+    found = page(copy)
+    assert found.count("spectra", "svg") == 2 and MISSING not in found.text["functions"]
+    assert ("makes no matrix" in found.text["spectra"]) == (pool == "avg")
+    assert ("second moment" in found.text["spectra"]) == (pool == "deepo2p")
+
+
+def test_mistakes_among_many_classes(finished: Path) -> None:
+    """Against counting by hand; the pictures do not matter here."""
+    rng = np.random.default_rng(0)
+    true = np.arange(600) % 30
+    said = np.where(rng.random(600) < 0.6, true, rng.integers(0, 30, 600))
+    said[true == 7] = 8
+    logits = torch.eye(30)[torch.from_numpy(said)] * 5
+    names = tuple(f"class{c}" for c in range(30))
+    path = Path(_root(finished), "test", "blue", "0.png")
+    images = Images([path] * 600, true.tolist(), names)
+    answers = Answers(images, logits, torch.from_numpy(true))
+    found = find_mistakes(answers, judge(logits, answers.targets, names))
+    assert found.classes == 30 and found.wrong == int((said != true).sum())
+    shares = sorted((said[true == c] == c).mean() for c in range(30))
+    assert [row.accuracy for row in found.rows] == pytest.approx(shares[:10]) and found.rows[0].name == "class7"
+    assert len(found.columns) == 12 and found.columns[:10] == [row.name for row in found.rows]
+    for row in found.rows:
+        c = names.index(row.name)
+        expected = [((true == c) & (said == names.index(column))).sum() for column in found.columns]
+        assert [count for count, _ in row.cells] == expected and row.others == 20 - sum(expected)
+    first = found.pairs[0]
+    assert (first.true, first.predicted, first.count, first.images) == ("class7", "class8", 20, 20)
+    probability = np.exp(5) / (np.exp(5) + 29)
+    assert first.pictures[0].probability == pytest.approx(probability) and len(first.pictures) == 3
+    assert first.pictures[0].true_probability == pytest.approx((1 - probability) / 29)
+    assert first.example is not None and first.pictures[0].source.startswith("data:image/jpeg;base64,/9j/")
+
+
+def test_spectra_of_constant_features() -> None:
+    zero = Spectra(torch.zeros(3, 4, dtype=torch.float64), torch.zeros(3, 4, dtype=torch.float64), 9)
+    assert [svg[:4] for svg in spectrum_plots(zero)] == ["<svg", "<svg"]
+    with pytest.raises(ValueError, match="covariance is zero"):
+        function_plots(zero)
+    assert summarize(zero) == Summary(1.0, None, None)
+    half = Spectra(torch.tensor([[8.0, 2.0, 0.0, 0.0]]).double(), None, 2)
+    assert summarize(half) == Summary(0.5, 4.0, None)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"is not the folder of a run: it has no recipe\.toml"):
+        write_report(tmp_path)
+
+
+def test_steps_have_their_place_between_epochs() -> None:
+    steps = [{"step": s, "loss": float(s)} for s in (2, 4, 7, 10, 12)]
+    epochs = [{"step": 4, "epoch": 1}, {"step": 10, "epoch": 2}]
+    history = History(steps, epochs, [], None)
+    assert history.of_steps("loss", "").x == pytest.approx([0.5, 1, 1.5, 2, 2 + 2 / 6])
+    assert History(steps, [], [], None).of_steps("loss", "").x == [2, 4, 7, 10, 12], "steps, while no epoch is over"
+
+
+def test_a_rate_that_ends_at_next_to_nothing_keeps_a_scale_that_can_be_read() -> None:
+    steps = [{"step": s, "lr": 0.1 * (1 - s / 100) ** 4 + 1e-12} for s in range(101)]
+    (curve,) = learning_curves(History(steps, [], [], None))
+    assert [number in curve for number in ("0.001", "1e\N{MINUS SIGN}05", "1e\N{MINUS SIGN}07")] == [True, True, False]
+
+
+def test_long_curves_are_thinned_to_means() -> None:
+    series = Series("", [float(i) for i in range(10_000)], [float(i % 2) for i in range(10_000)]).thinned(100)
+    assert len(series.x) == 100 and set(series.y) == {0.5}
+
+
+def _change(run: Path, old: str, new: str) -> None:
+    text = (run / "recipe.toml").read_text()
+    assert old in text
+    (run / "recipe.toml").write_text(text.replace(old, new))

@@ -1,0 +1,92 @@
+"""A training that takes seconds: a folder of small noisy pictures, and a recipe with a tiny network."""
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from covpool.data._settings import Augment, Data
+from covpool.engine.training._log import read_log
+from covpool.recipe._schema import Devices, Evaluate, Model, Optimizer, Pool, Recipe, Train
+
+CLASSES = ("blue", "green", "red")
+Process = subprocess.Popen[str]
+TIMES = ("images_per_s", "compute_images_per_s", "seconds", "waited", "evaluation_seconds")
+
+
+def make_tree(root: Path, *, train: int = 16, test: int = 4, size: int = 36) -> Path:
+    """root/train and root/test, a folder of noisy pictures of one tint per class."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", train), ("test", test)):
+        for channel, name in enumerate(CLASSES):
+            folder = root / part / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 180, (size, size, 3))
+                pixels[..., channel] += 20
+                Image.fromarray(pixels.astype("uint8")).save(folder / f"{i}.png")
+    return root
+
+
+def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
+    """A recipe for `make_tree`; keywords change settings of its tables."""
+    recipe = Recipe(
+        name="tiny",
+        data=Data(root=str(root), workers=0),
+        augment=Augment(size=32, resize=(32,)),
+        model=Model(backbone="test_resnet"),
+        pool=Pool(options={"reduce_to": 8}),
+        optimizer=Optimizer(lr=0.05),
+        train=Train(epochs=2, batch_size=12, log_every=2),
+        evaluate=Evaluate(batch_size=6),
+        devices=Devices(accelerator="cpu"),
+    )
+    for name, values in tables.items():
+        recipe = replace(recipe, **{name: replace(getattr(recipe, name), **values)})
+    return recipe
+
+
+def untimed_log(run: Path) -> list[dict[str, Any]]:
+    """The log without what depends on the machine's mood."""
+    return [{k: v for k, v in event.items() if k not in TIMES} for event in read_log(run / "log.jsonl")]
+
+
+def start(*arguments: object, program: tuple[str, ...] = (), **environment: str) -> Process:
+    """The command line in a process of its own; `program` may put torchrun before it."""
+    command = [sys.executable, "-m", *(program or ("covpool",)), *map(str, arguments)]
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=known)
+
+
+def finish(process: Process, seconds: float = 120) -> str:
+    """What it printed, after it ended well."""
+    output, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, output
+    return output
+
+
+def free_ports(count: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
+def start_nodes(port: str, *arguments: object, **environment: str) -> list[Process]:
+    """Two processes with the environment that torchrun gives to two nodes; NCCL must not see that they share a GPU."""
+    nodes = {
+        "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test",
+        "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", **environment,
+    }  # fmt: skip
+    return [
+        start(*arguments, RANK=str(rank), GROUP_RANK=str(rank), NCCL_HOSTID=f"node{rank}", **nodes) for rank in range(2)
+    ]
