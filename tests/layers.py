@@ -10,11 +10,12 @@ SOURCE = ROOT / "src" / "covpool"
 
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
-    *("_errors", "_check", "_cores", "_registry", "_files", "kernels", "ops", "blocks", "pools", "models"),
-    *("diagnostics", "io", "covpool", "data", "recipe", "engine", "studies", "report", "bench", "demo", "cli"),
-    "__main__",
+    *("_errors", "_check", "_check_tensors", "_cores", "_registry", "_files", "kernels", "ops", "blocks", "pools"),
+    *("models", "diagnostics", "io", "covpool", "data", "recipe", "engine", "studies", "report", "bench", "demo"),
+    *("cli", "__main__"),
 )
-CORE = ("_errors", "_check", "_registry", "kernels", "ops", "pools", "blocks")
+CORE = ("_errors", "_check", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
+APPLICATION = ("data", "recipe", "engine", "studies", "report", "bench", "demo", "cli")
 WITH_MODULES = ("pools", "blocks", "models")
 WITH_OUTSIDE_WORLD = ("_files", "io", "data", "recipe", "engine", "studies", "report", "bench", "demo", "cli")
 OUTSIDE_WORLD = ("print", "input", "open", "io.open", "os.environ", "os.getenv", "sys.stdout", "sys.stderr")
@@ -115,11 +116,26 @@ def _in_full(node: ast.expr, aliases: dict[str, str]) -> str:
 
 
 def private_imports(path: Path, text: str) -> list[str]:
-    """Imports of another package's private modules or names; a package's `__init__` has what others may use."""
+    """Imports of what another package keeps to itself.
+
+    No file imports a module or name of another package that starts with an underscore. A file of the application
+    imports from another package only what the `__init__` of that package or sub-package exports.
+    """
     tree, where = ast.parse(text), layer(path)
     found = []
     for name in _imports(tree, ".".join(("covpool", *path.relative_to(SOURCE).parts[:-1]))):
         top, *inside = name.split(".")
-        if top == "covpool" and len(inside) > 1 and inside[0] != where and any(p.startswith("_") for p in inside[1:]):
+        if top != "covpool" or len(inside) < 2 or inside[0] == where or (SOURCE / f"{inside[0]}.py").exists():
+            continue
+        private = any(part.startswith("_") for part in inside[1:])
+        if private or (where in APPLICATION and not _is_exported(SOURCE.joinpath(*inside))):
             found.append(name)
     return found
+
+
+def _is_exported(path: Path) -> bool:
+    """Whether the package at `path.parent` exports the name, or the name is a sub-package of it."""
+    if (path / "__init__.py").exists():
+        return True
+    package = path.parent / "__init__.py"
+    return package.exists() and f'"{path.name}"' in package.read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import covpool
-from layers import ORDER, ROOT, SOURCE, breaches, layer
+from layers import ORDER, ROOT, SOURCE, breaches, layer, private_imports
 
 FILES = sorted(SOURCE.rglob("*.py"))
 MIRRORED = [p for p in FILES if layer(p) in ("ops", "kernels", "blocks", "models") and p.name != "__init__.py"]
@@ -18,6 +18,35 @@ HEAVY = ("timm", "torchvision", "triton", "typer", "sklearn", "matplotlib")
 def test_every_file_keeps_to_its_layer(path: Path) -> None:
     assert layer(path) in ORDER, f"{path.name}: give {layer(path)!r} its place in the design and in tests/layers.py"
     assert breaches(path, path.read_text()) == []
+    assert private_imports(path, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("pools/x.py", "from covpool.ops._backend import exporting"),
+        ("pools/x.py", "from covpool.ops import _backend"),
+        ("cli/x.py", "from covpool.ops.precision import full_precision"),
+        ("cli/x.py", "from covpool.kernels import gpu"),
+        ("cli/x.py", "import covpool.kernels.gpu"),
+        ("bench/x.py", "from covpool.engine.training._loop import train"),
+    ],
+)
+def test_imports_of_what_a_package_keeps_to_itself_are_found(place: str, text: str) -> None:
+    assert private_imports(SOURCE / place, text) != []
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("pools/x.py", "from covpool.ops.positions import center"),
+        ("ops/x.py", "from covpool.ops._backend import exporting\nfrom covpool.ops import _spectral"),
+        ("cli/x.py", "import covpool\nfrom covpool.ops import full_precision\nfrom covpool._check import require"),
+        ("cli/x.py", "from covpool.engine import training\nimport covpool.engine.training"),
+    ],
+)
+def test_imports_of_what_a_package_exports_are_allowed(place: str, text: str) -> None:
+    assert private_imports(SOURCE / place, text) == []
 
 
 @pytest.mark.parametrize(

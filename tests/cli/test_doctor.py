@@ -3,7 +3,6 @@ import pytest
 import covpool
 from cli.runner import run
 from covpool.cli import doctor
-from covpool.kernels import gpu
 
 
 def test_it_names_what_is_here_and_tests_it() -> None:
@@ -14,8 +13,7 @@ def test_it_names_what_is_here_and_tests_it() -> None:
     assert "relative error" in result.output and "too large" not in result.output
 
 
-@pytest.mark.parametrize(("room", "said"), [(gpu.MUCH, "tiles of 128"), (gpu.ENOUGH, "tiles of 64"), (0, "torch's")])
-def test_it_says_whether_the_kernels_run(room: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "shared_memory", lambda device: room)
-    monkeypatch.setattr(doctor, "TRITON_INSTALLED", True)
+@pytest.mark.parametrize(("tile", "said"), [(128, "tiles of 128"), (64, "tiles of 64"), (0, "torch's")])
+def test_it_says_whether_the_kernels_run(tile: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "largest_tile", lambda device: tile)
     assert said in doctor._kernels(has_gpu=True)

@@ -32,7 +32,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     if triton.knobs.runtime.interpret:
         small = shape.Tiling(SMALL, SMALL, 4, 1, SMALL, 4)
-        replace(monkeypatch, "tiling", lambda order, parts, room=shape.MUCH: small)
+        replace(monkeypatch, "tiling", lambda order, parts, room=shape.LARGE_SHARED_MEMORY: small)
         blocks = ("CHANNEL_BLOCK", "POSITION_BLOCK", "MOMENT_CHANNELS", "MOMENT_POSITIONS", "MOST_POSITIONS")
         for name in (*blocks, "DIRECTION_TILE"):
             replace(monkeypatch, name, SMALL)

@@ -22,7 +22,7 @@ RESERVED = 1024  # bytes of shared memory that the driver takes of each program
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A GPU whose properties the test sets."""
-    properties = SimpleNamespace(major=9, minor=0, shared_memory_per_block_optin=gpu.MUCH)
+    properties = SimpleNamespace(major=9, minor=0, shared_memory_per_block_optin=gpu.LARGE_SHARED_MEMORY)
 
     def properties_of(index: int) -> SimpleNamespace:
         Path(os.devnull).read_bytes()  # which the compiler does not trace
@@ -44,7 +44,8 @@ def test_multiprocessors(pretend: SimpleNamespace) -> None:
 def test_a_cpu_and_a_gpu_that_is_not_there_have_no_limit(pretend: SimpleNamespace) -> None:
     gpu.torch.cuda.is_available = lambda: False  # type: ignore[method-assign]
     pretend.major = 1
-    assert gpu.shared_memory(torch.device("cpu")) == gpu.shared_memory(torch.device("cuda", 3)) == gpu.MUCH
+    for device in ("cpu", "cuda:3"):
+        assert gpu.shared_memory(torch.device(device)) == gpu.LARGE_SHARED_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -62,11 +63,11 @@ def test_gpus_of_the_last_generations(
     ("release", "capability", "expected"),
     [
         ("2.9.1+cu128", 10, 0),
-        ("2.10.0", 10, gpu.MUCH),
+        ("2.10.0", 10, gpu.LARGE_SHARED_MEMORY),
         ("2.11.0", 11, 0),
-        ("2.12.0+cu130", 11, gpu.MUCH),
-        ("2.9.1", 9, gpu.MUCH),
-        ("2.9.1", 12, gpu.MUCH),
+        ("2.12.0+cu130", 11, gpu.LARGE_SHARED_MEMORY),
+        ("2.9.1", 9, gpu.LARGE_SHARED_MEMORY),
+        ("2.9.1", 12, gpu.LARGE_SHARED_MEMORY),
     ],
 )
 def test_a_compiler_that_fails_for_this_gpu(
@@ -74,6 +75,24 @@ def test_a_compiler_that_fails_for_this_gpu(
 ) -> None:
     gpu.torch.__version__, pretend.major = TorchVersion(release), capability
     assert gpu.shared_memory(torch.device("cuda")) == expected
+
+
+@pytest.mark.parametrize(
+    ("room", "installed", "expected"),
+    [
+        (gpu.LARGE_SHARED_MEMORY, True, 128),
+        (gpu.LARGE_SHARED_MEMORY - 1, True, 64),
+        (gpu.MIN_SHARED_MEMORY, True, 64),
+        (gpu.MIN_SHARED_MEMORY - 1, True, 0),
+        (gpu.LARGE_SHARED_MEMORY, False, 0),
+    ],
+)
+def test_largest_tile(
+    pretend: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, room: int, installed: bool, expected: int
+) -> None:
+    pretend.shared_memory_per_block_optin = room
+    monkeypatch.setattr(gpu, "TRITON_INSTALLED", installed)
+    assert gpu.largest_tile(torch.device("cuda")) == expected
 
 
 def test_other_makes_are_left_to_torch(pretend: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +105,7 @@ def test_the_compiler_asks_once_and_does_not_look_inside(pretend: SimpleNamespac
     def plus_room(x: torch.Tensor) -> torch.Tensor:
         return x + gpu.shared_memory(torch.device("cuda", 0))
 
-    assert plus_room(torch.zeros(1)).item() == gpu.MUCH
+    assert plus_room(torch.zeros(1)).item() == gpu.LARGE_SHARED_MEMORY
 
 
 FAILS = pytest.mark.skipif(torch.__version__ < "2.10", reason="its Triton fails there, so torch's operations are used")
@@ -94,7 +113,11 @@ FAILS = pytest.mark.skipif(torch.__version__ < "2.10", reason="its Triton fails 
 
 @pytest.mark.parametrize(
     ("capability", "room"),
-    [(86, gpu.ENOUGH), (90, gpu.MUCH), pytest.param(100, gpu.MUCH, marks=FAILS)],
+    [
+        (86, gpu.MIN_SHARED_MEMORY),
+        (90, gpu.LARGE_SHARED_MEMORY),
+        pytest.param(100, gpu.LARGE_SHARED_MEMORY, marks=FAILS),
+    ],
 )
 def test_every_kernel_compiles_and_fits(capability: int, room: int, tmp_path: Path) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}

@@ -3,12 +3,12 @@
 import pytest
 
 from covpool.kernels import shape
-from covpool.kernels.gpu import ENOUGH, MUCH
+from covpool.kernels.gpu import LARGE_SHARED_MEMORY, MIN_SHARED_MEMORY
 
 
 @pytest.mark.parametrize("order", [1, 49, 64, 65, 196, 256, 512, 1024])
 @pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("room", [ENOUGH, MUCH])
+@pytest.mark.parametrize("room", [MIN_SHARED_MEMORY, LARGE_SHARED_MEMORY])
 def test_tiles_are_powers_of_two_made_of_whole_inner_steps(order: int, parts: int, room: int) -> None:
     t = shape.tiling(order, parts, room)
     for size in (t.tile, t.inner, t.warps, t.channel_tile, t.channel_warps):
@@ -60,10 +60,10 @@ def test_teams(order: int, batch: int, copies: int, tile: int, members: int, tea
 
 @pytest.mark.parametrize("order", [64, 256, 1024])
 @pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize("room", [ENOUGH, MUCH])
+@pytest.mark.parametrize("room", [MIN_SHARED_MEMORY, LARGE_SHARED_MEMORY])
 @pytest.mark.parametrize("processors", [1, 7, 84, 132])
 def test_no_more_programs_wait_than_run(order: int, batch: int, room: int, processors: int) -> None:
-    t = COARSE if order > 64 and room == MUCH else FINE
+    t = COARSE if order > 64 and room == LARGE_SHARED_MEMORY else FINE
     found = shape.team(t, batch, order, 2, processors, room)
     assert 1 <= found.teams * found.members <= shape.at_once(found.tiling, processors, room)
     assert found.members <= shape.triangle_tiles(order, found.tiling.tile)

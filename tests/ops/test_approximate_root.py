@@ -1,4 +1,4 @@
-"""covpool.ops._approximate_root: what the two approximations share, above all their derivatives."""
+"""covpool.ops.approximate_root: what the two approximations share, above all their derivatives."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,6 @@
-"""covpool.ops._eigh."""
+"""covpool.ops.eigh."""
+
+import importlib
 
 import numpy as np
 import pytest
@@ -6,8 +8,7 @@ import torch
 from torch import Tensor
 
 from cases import CHANNELS, features, hard_matrices
-from covpool.ops import _eigh
-from covpool.ops._eigh import choose_solver, eigh
+from covpool.ops.eigh import choose_solver, eigh
 from ops.operations import OPERATIONS
 from ops.oracles import randn, relative_error, value_and_gradient
 
@@ -70,7 +71,8 @@ class TestBatchedSolver:
 
     @pytest.fixture(autouse=True)
     def _chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_eigh, "choose_solver", lambda device_type, exporting: "batched")
+        module = importlib.import_module("covpool.ops.eigh")  # the function hides it in covpool.ops
+        monkeypatch.setattr(module, "choose_solver", lambda device_type, exporting: "batched")
 
     @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (0, 3, 3), (2, 1, 4, 3, 3), (2, 1, 1)])
     def test_any_leading_dimensions(self, shape: tuple[int, ...]) -> None:

@@ -1,10 +1,10 @@
-"""covpool.ops._precision: half becomes float32, and autocast stays outside."""
+"""covpool.ops.precision: half becomes float32, and autocast stays outside."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from covpool.ops._precision import at_least_float32, full_precision, in_autocast, outside_autocast
+from covpool.ops.precision import at_least_float32, full_precision, in_autocast, outside_autocast
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""covpool.ops._product: torch's product, but for autocast in the backward pass."""
+"""covpool.ops.product: torch's product, but for autocast in the backward pass."""
 
 import pytest
 import torch
 
-from covpool.ops._product import product
+from covpool.ops.product import product
 from ops.oracles import gradient, randn
 
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from covpool import ops
-from covpool.kernels.precision import PRECISIONS
-from covpool.ops import reference
+from covpool.ops import PRECISIONS, reference
 
 EXACT_ROOT = "exact root, covpool eigh"
 Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything

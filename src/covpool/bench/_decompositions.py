@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool.bench._measure import time_in_turns
 from covpool.bench._record import Record
-from covpool.ops._eigh import eigh
+from covpool.ops import eigh
 
 ORDER = 256
 Factors = tuple[Tensor, ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from covpool.ops._backend import tf32_allowed
+from covpool.ops import tf32_allowed
 
 
 @dataclass

@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_floating, check_positive_int
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops._precision import at_least_float32, in_autocast, outside_autocast
-from covpool.ops._product import product
+from covpool.ops import at_least_float32, in_autocast, outside_autocast, product
 from covpool.ops.positions import mean
 
 Compensation = Literal["inverted", "paper", "released"]

@@ -4,9 +4,9 @@ import math
 
 from torch import Tensor, nn
 
-from covpool._check import check_floating
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops._precision import at_least_float32
+from covpool.ops import at_least_float32
 
 TAU = 0.01  # in squared units of the responses; keeps the slope of the root finite where a response is zero
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 import covpool
-from covpool.kernels import eigh, gpu
-from covpool.ops._backend import TRITON_INSTALLED
+from covpool.kernels import batched_eigh_available, largest_tile
 
 OPTIONAL = {
     "timm": "backbones (models)",
@@ -56,19 +55,19 @@ def _device() -> str:
 def _kernels(has_gpu: bool) -> str:
     if not has_gpu:
         return "no GPU"
-    room = gpu.shared_memory(torch.device("cuda"))
-    if room < gpu.ENOUGH or not TRITON_INSTALLED:
+    tile = largest_tile(torch.device("cuda"))
+    if not tile:
         return (
             "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on, "
             "for 10 with torch 2.10, for 11 with torch 2.12 or later[/]"
         )
-    return f"Triton, tiles of {128 if room >= gpu.MUCH else 64}"
+    return f"Triton, tiles of {tile}"
 
 
 def _eigen_solver(has_gpu: bool) -> str:
     if not has_gpu:
         return "no GPU"
-    if eigh.available():
+    if batched_eigh_available():
         return "cuSOLVER, the whole batch at once"
     return "[yellow]torch.linalg.eigh, one matrix after the other: torch for CUDA 12.6 or later does better[/]"
 

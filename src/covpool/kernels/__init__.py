@@ -1,4 +1,15 @@
-"""Kernels: tensors in, tensors out, no autograd; the only importers of triton and ctypes.
+"""Kernels: tensors in, tensors out, no autograd. Only this package imports triton and ctypes.
 
-Importing this package imports neither: its modules do, and `covpool.ops` asks for them when it has use for them.
+Importing the package imports neither. The modules that need them are imported by `covpool.ops` at first use.
 """
+
+from covpool.kernels.gpu import largest_tile
+
+__all__ = ["batched_eigh_available", "largest_tile"]
+
+
+def batched_eigh_available() -> bool:
+    """Whether cuSOLVER's batched eigen-decomposition can be used here. Initializes the GPU."""
+    from covpool.kernels.eigh import available
+
+    return available()

@@ -1,13 +1,15 @@
 """What a GPU allows: whether the kernels run on it, its multiprocessors, and the shared memory of one program."""
 
 import functools
+import importlib.util
 
 import torch
 
-MUCH = 227 * 1024  # bytes: data-centre GPUs from Hopper on
-ENOUGH = 99 * 1024  # all from Ampere on: the least that the smaller tiles need
+TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
+LARGE_SHARED_MEMORY = 227 * 1024  # bytes: data-center GPUs from Hopper on
+MIN_SHARED_MEMORY = 99 * 1024  # bytes: every GPU from Ampere on has them, and the smaller tiles need them
 OLDEST = (8, 0)  # compute capability
-NEEDED_TORCH = {10: "2.10", 11: "2.12"}  # by major capability: the Triton of earlier ones fails to compile them
+NEEDED_TORCH = {10: "2.10", 11: "2.12"}  # by major capability: the Triton of earlier releases cannot compile for it
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -17,17 +19,25 @@ def multiprocessors(device: torch.device) -> int:
 
 def shared_memory(device: torch.device) -> int:
     """Bytes that a program may have; 0 where the kernels do not run. A CPU, which interprets them, has no limit."""
-    return _of_gpu(device.index) if device.type == "cuda" else MUCH
+    return _of_gpu(device.index) if device.type == "cuda" else LARGE_SHARED_MEMORY
 
 
 # What torch.compiler.assume_constant_result does, which would import the compiler here.
 shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+def largest_tile(device: torch.device) -> int:
+    """Order of the largest tiles of the Triton kernels on a device: 128, 64, or 0 where the kernels do not run."""
+    room = shared_memory(device)
+    if room < MIN_SHARED_MEMORY or not TRITON_INSTALLED:
+        return 0
+    return 128 if room >= LARGE_SHARED_MEMORY else 64
+
+
 @functools.cache
 def _of_gpu(index: int | None) -> int:
     if not torch.cuda.is_available():  # that of a fake tensor
-        return MUCH
+        return LARGE_SHARED_MEMORY
     properties = torch.cuda.get_device_properties(index)
     known = torch.version.hip is None and (properties.major, properties.minor) >= OLDEST
     compiled = torch.__version__ >= NEEDED_TORCH.get(properties.major, "0")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from covpool.kernels.gpu import MUCH
+from covpool.kernels.gpu import LARGE_SHARED_MEMORY
 
 LARGEST_BATCH = 65535  # of a launch's second axis
 FEW_PROGRAMS = 128  # fewer leave multiprocessors of a large GPU without work
@@ -31,7 +31,7 @@ class Tiling:
     channel_warps: int
 
 
-def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
+def tiling(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> Tiling:
     """Tiles of 64 up to order 64 or where there is little room, of 128 above; half the step for operands of two parts.
 
     Args:
@@ -40,7 +40,7 @@ def tiling(order: int, parts: int, room: int = MUCH) -> Tiling:
         room: shared memory that a program may have.
     """
     inner = 64 // parts
-    if room < MUCH:
+    if room < LARGE_SHARED_MEMORY:
         return Tiling(64, inner, 4, 2, 64, 4)
     if order <= 64:
         return Tiling(64, inner, 4, 3, 128, 8)
@@ -73,7 +73,7 @@ def padded(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def stays_on_chip(order: int, parts: int, room: int = MUCH) -> bool:
+def stays_on_chip(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> bool:
     """Whether a program can keep all iterates of a matrix: one tile, of one part."""
     return parts == 1 and order <= tiling(order, parts, room).tile
 
@@ -93,7 +93,7 @@ class Team:
     teams: int
 
 
-def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: int = MUCH) -> Team:
+def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: int = LARGE_SHARED_MEMORY) -> Team:
     """One program for each of many light matrices; else all that run at once share as few matrices as they can.
 
     So the iterates in work stay in the cache. Tiles of 64 instead of 128 if they can all be worked on at once.
@@ -115,10 +115,10 @@ def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: i
     return Team(t, members, min(batch, programs // members))
 
 
-def at_once(t: Tiling, processors: int, room: int = MUCH) -> int:
+def at_once(t: Tiling, processors: int, room: int = LARGE_SHARED_MEMORY) -> int:
     """How many programs of the chain run at the same time: on a multiprocessor two of small tiles, if there is room.
 
     >>> at_once(tiling(256, 1), 132), at_once(tiling(64, 2), 132)
     (132, 264)
     """
-    return processors * (2 if t.tile <= 64 and room >= MUCH else 1)
+    return processors * (2 if t.tile <= 64 and room >= LARGE_SHARED_MEMORY else 1)

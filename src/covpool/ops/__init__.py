@@ -1,9 +1,13 @@
 """The mathematics of covariance pooling as pure functions of tensors: batched, any leading dimensions, torch alone."""
 
+from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops import reference
+from covpool.ops._backend import tf32_allowed
+from covpool.ops.approximate_root import ROOT_BACKWARDS, RootBackward
 from covpool.ops.clip_eigh import clip_eigh
 from covpool.ops.covariance import covariance
 from covpool.ops.cross_covariance import cross_covariance
+from covpool.ops.eigh import eigh
 from covpool.ops.gaussian_embedding import gaussian_embedding
 from covpool.ops.isqrt_covariance import isqrt_covariance
 from covpool.ops.log_cholesky import log_cholesky
@@ -15,6 +19,8 @@ from covpool.ops.powm_covariance import powm_covariance
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.powm_power_iteration import powm_power_iteration
 from covpool.ops.powm_svd import powm_svd
+from covpool.ops.precision import at_least_float32, full_precision, in_autocast, outside_autocast
+from covpool.ops.product import product
 from covpool.ops.projection_product import projection_product
 from covpool.ops.shrinkage import shrunk_covariance
 from covpool.ops.signed_power import elementwise_power_normalize, signed_power
@@ -30,22 +36,32 @@ from covpool.ops.vech import unvech, vech
 from covpool.ops.vn_mle_eigh import vn_mle_eigh
 
 __all__ = [
+    "PRECISIONS",
+    "ROOT_BACKWARDS",
+    "Precision",
+    "RootBackward",
+    "at_least_float32",
     "clip_eigh",
     "covariance",
     "cross_covariance",
     "draw_sketch",
+    "eigh",
     "elementwise_power_normalize",
+    "full_precision",
     "gaussian_embedding",
+    "in_autocast",
     "isqrt_covariance",
     "log_cholesky",
     "logm_eigh",
     "lyapunov_newton_schulz",
     "lyapunov_solve",
     "orthonormalize_qr",
+    "outside_autocast",
     "powm_covariance",
     "powm_eigh",
     "powm_power_iteration",
     "powm_svd",
+    "product",
     "projection_product",
     "reference",
     "shrunk_covariance",
@@ -59,6 +75,7 @@ __all__ = [
     "symmetrize",
     "tensor_sketch",
     "tensor_sketches",
+    "tf32_allowed",
     "unvech",
     "vech",
     "vn_mle_eigh",

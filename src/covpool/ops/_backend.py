@@ -1,6 +1,5 @@
 """Which back-end computes: torch's own operations, or our kernels. Pure choices, made in one place."""
 
-import importlib.util
 import math
 from typing import Literal
 
@@ -8,13 +7,12 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.kernels.gpu import ENOUGH, shared_memory
+from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
 from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
 from covpool.kernels.shape import LARGEST_BATCH, padded, tiling
 
 Backend = Literal["torch", "triton"]
 
-TRITON_INSTALLED = importlib.util.find_spec("triton") is not None
 NEWER_SETTING = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # from torch 2.9 on
 LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's products do as well
 
@@ -29,7 +27,7 @@ def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
         iterations, prenorm: of the iteration.
     """
     known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH
-    return known and takes(iterations) and order <= LARGEST_ORDER and shared_memory(x.device) >= ENOUGH
+    return known and takes(iterations) and order <= LARGEST_ORDER and shared_memory(x.device) >= MIN_SHARED_MEMORY
 
 
 def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: bool) -> Backend:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from covpool.ops import _divided_differences
-from covpool.ops._eigh import eigh
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops._spectral import compose, rotate
+from covpool.ops.eigh import eigh
 from covpool.ops.positions import center
 from covpool.ops.sqrtm_newton_schulz import Prenorm, reciprocal_or_zero
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from covpool.ops._autograd import Differentiable
-from covpool.ops._precision import outside_autocast
+from covpool.ops.precision import outside_autocast
 
 Jet = tuple[Tensor, ...]  # 2^m matrices (b, c, c)
 Output = Literal["root", "factor"]  # Y_N or P_N

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from covpool.ops._product import product
+from covpool.ops.product import product
 
 
 def polynomials(

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
-from covpool.ops._precision import outside_autocast
-from covpool.ops._product import product
+from covpool.ops.precision import outside_autocast
+from covpool.ops.product import product
 
 
 class _SpdInverse(Differentiable):

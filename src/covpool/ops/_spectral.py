@@ -11,7 +11,7 @@ from torch import Tensor
 from covpool._errors import UnsupportedError
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
-from covpool.ops._precision import outside_autocast
+from covpool.ops.precision import outside_autocast
 from covpool.ops.symmetric import symmetrize
 
 Kind = Literal["power", "power_released", "log", "vn_mle"]

@@ -4,13 +4,13 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._check import check_square
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import full_precision, outside_autocast
 from covpool.ops._spectral import compose, once, rotate
+from covpool.ops.eigh import eigh
+from covpool.ops.precision import full_precision, outside_autocast
 from covpool.ops.symmetric import symmetrize
 
 

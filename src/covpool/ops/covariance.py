@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from covpool._check import check_features
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
+from covpool._check_tensors import check_features
 from covpool.ops.positions import center, keep_positions
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 from covpool.ops.symmetric import symmetrize
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops._spd_inverse import spd_inverse
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 
 
 class FactorMoments(NamedTuple):

@@ -5,11 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_features
+from covpool._check import check_choice
+from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError
 from covpool.ops._backend import exporting
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops._spectral import eps_of
 from covpool.ops.covariance import covariance
@@ -17,6 +16,8 @@ from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_covariance import Form, choose_form
 from covpool.ops.powm_eigh import powm_eigh
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
 from covpool.ops.symmetric import symmetrize
 

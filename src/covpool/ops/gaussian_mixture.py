@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 
 # How many times the squares of the standardised means may exceed those about their middle: one decimal digit is lost.
 OFFSET = 100.0

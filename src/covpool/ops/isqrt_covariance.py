@@ -5,15 +5,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_features
+from covpool._check import check_choice
+from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
 from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
-from covpool.ops._precision import at_least_float32, outside_autocast
 from covpool.ops.covariance import covariance
 from covpool.ops.positions import keep_positions
+from covpool.ops.precision import at_least_float32, outside_autocast
 from covpool.ops.sqrtm_newton_schulz import (
     MOST_FLOAT32_ITERATIONS,
     Prenorm,

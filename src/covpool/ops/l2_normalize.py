@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from covpool._check import check_floating
-from covpool.ops._precision import full_precision
+from covpool._check_tensors import check_floating
+from covpool.ops.precision import full_precision
 
 
 @full_precision

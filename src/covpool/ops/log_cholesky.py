@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_square
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._precision import full_precision
+from covpool.ops.precision import full_precision
 from covpool.ops.symmetric import symmetrize
 
 

@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_square
+from covpool._check import check_choice
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops._spectral import SpectralFunction, compose, eps_of
+from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import NullGradient
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 from covpool.ops.symmetric import symmetrize
 
 

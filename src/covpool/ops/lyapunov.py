@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_square
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
 from covpool.ops._autograd import Differentiable
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import at_least_float32, full_precision, outside_autocast
 from covpool.ops._spectral import eps_of
+from covpool.ops.eigh import eigh
+from covpool.ops.precision import at_least_float32, full_precision, outside_autocast
 from covpool.ops.symmetric import symmetrize
 
 

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int, check_square
+from covpool._check import check_positive_int
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._precision import at_least_float32, full_precision
-from covpool.ops._product import product
+from covpool.ops.precision import at_least_float32, full_precision
+from covpool.ops.product import product
 from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
 from covpool.ops.symmetric import frobenius_norm, symmetrize
 

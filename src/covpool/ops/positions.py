@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_positions
+from covpool._check_tensors import check_positions
 
 
 def keep_positions(

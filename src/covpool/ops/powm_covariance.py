@@ -9,15 +9,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_features
+from covpool._check import check_choice
+from covpool._check_tensors import check_features
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
-from covpool.ops._eigh import eigh
 from covpool.ops._isqrt_forms import gram, normalized, scaled, smaller
-from covpool.ops._precision import full_precision, outside_autocast
 from covpool.ops._spectral import compose, once, slope_in_alpha
 from covpool.ops.covariance import covariance
+from covpool.ops.eigh import eigh
 from covpool.ops.positions import keep_positions
 from covpool.ops.powm_eigh import (
     Normalization,
@@ -29,6 +29,7 @@ from covpool.ops.powm_eigh import (
     null_threshold,
     powm_eigh,
 )
+from covpool.ops.precision import full_precision, outside_autocast
 from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
 from covpool.ops.symmetric import symmetrize
 

@@ -5,11 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_square
+from covpool._check import check_choice
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import full_precision
 from covpool.ops._spectral import Kind, SpectralFunction, eps_of
+from covpool.ops.eigh import eigh
+from covpool.ops.precision import full_precision
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Threshold = Literal["rank", "paper"]

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_floating, check_positive_int
+from covpool._check import check_positive_int
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 from covpool.ops.symmetric import frobenius_norm
 
 

@@ -4,12 +4,13 @@ from typing import Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice, check_features, check_floating
+from covpool._check import check_choice
+from covpool._check_tensors import check_features, check_floating
 from covpool._errors import CovpoolError
 from covpool.ops._backend import exporting
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops.positions import keep_positions
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 
 Form = Literal["positions", "moment"]
 FORMS: tuple[Form, ...] = ("positions", "moment")

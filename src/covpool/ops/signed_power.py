@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from covpool._check import check_choice, check_floating
+from covpool._check import check_choice
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
 from covpool.ops._autograd import Differentiable
-from covpool.ops._precision import full_precision
+from covpool.ops.precision import full_precision
 
 GradientMode = Literal["bcnn", "bcnn_torch", "fast_mpn", "cbp"]
 GRADIENT_MODES: tuple[GradientMode, ...] = ("bcnn", "bcnn_torch", "fast_mpn", "cbp")

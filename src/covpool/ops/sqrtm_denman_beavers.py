@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int, check_square
+from covpool._check import check_positive_int
+from covpool._check_tensors import check_square
 from covpool.ops._autograd import Differentiable
-from covpool.ops._precision import full_precision, outside_autocast
-from covpool.ops._product import product
+from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.product import product
 from covpool.ops.symmetric import symmetrize
 
 

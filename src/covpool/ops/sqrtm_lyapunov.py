@@ -5,13 +5,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int, check_square
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_square
 from covpool.ops._autograd import Differentiable
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import full_precision, outside_autocast
 from covpool.ops._spectral import once, rotate
+from covpool.ops.eigh import eigh
 from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
 from covpool.ops.powm_eigh import null_threshold, powm_eigh
+from covpool.ops.precision import full_precision, outside_autocast
 from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
 from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero, sqrtm_newton_schulz
 from covpool.ops.symmetric import symmetrize

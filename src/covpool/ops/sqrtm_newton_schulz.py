@@ -6,12 +6,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int, check_square
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_square
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
-from covpool.ops._precision import at_least_float32, outside_autocast
+from covpool.ops.precision import at_least_float32, outside_autocast
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Prenorm = Literal["trace", "frobenius"]

@@ -5,11 +5,11 @@ import math
 from torch import Tensor
 
 from covpool._check import check_positive_int
-from covpool.ops._approximate_root import Backward, approximate_root
 from covpool.ops._polynomial import polynomials
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops._spd_inverse import spd_inverse
+from covpool.ops.approximate_root import RootBackward, approximate_root
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 from covpool.ops.symmetric import symmetrize
 
 
@@ -31,7 +31,7 @@ def sqrtm_pade(
     a: Tensor,  # (..., c, c)
     *,
     order: int = 5,
-    backward: Backward = "iterative",
+    backward: RootBackward = "iterative",
     steps: int = 8,
 ) -> Tensor:  # (..., c, c)
     """The square root of symmetric positive semi-definite matrices by the Pade approximant [order / order].

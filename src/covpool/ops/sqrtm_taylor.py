@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_positive_int
-from covpool.ops._approximate_root import Backward, approximate_root
 from covpool.ops._polynomial import polynomials
-from covpool.ops._precision import full_precision
+from covpool.ops.approximate_root import RootBackward, approximate_root
+from covpool.ops.precision import full_precision
 
 
 def taylor_coefficients(degree: int) -> list[float]:
@@ -26,7 +26,7 @@ def sqrtm_taylor(
     a: Tensor,  # (..., c, c)
     *,
     degree: int = 10,
-    backward: Backward = "iterative",
+    backward: RootBackward = "iterative",
     steps: int = 8,
 ) -> Tensor:  # (..., c, c)
     """The square root of symmetric positive semi-definite matrices by the Taylor polynomial of sqrt(1 - w) at zero.

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 
 
 @full_precision

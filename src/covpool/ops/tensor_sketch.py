@@ -5,12 +5,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_features, check_positive_int
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.ops._backend import exporting
-from covpool.ops._precision import full_precision
-from covpool.ops._product import product
 from covpool.ops.positions import keep_positions
+from covpool.ops.precision import full_precision
+from covpool.ops.product import product
 
 Form = Literal["fft", "moment"]
 FORMS: tuple[Form, ...] = ("fft", "moment")

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from covpool._check import check_floating, check_square
+from covpool._check_tensors import check_floating, check_square
 from covpool._errors import CovpoolError
 
 

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_square
+from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._eigh import eigh
-from covpool.ops._precision import full_precision
 from covpool.ops._spectral import SpectralFunction
+from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import Threshold, check_options, null_threshold
+from covpool.ops.precision import full_precision
 from covpool.ops.symmetric import symmetrize
 
 

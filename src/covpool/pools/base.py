@@ -7,9 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_floating, check_positive_int
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops._precision import at_least_float32, outside_autocast
+from covpool.ops import at_least_float32, outside_autocast
 from covpool.pools.grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools.normalize import Normalize, make_normalization
 from covpool.pools.reduction import Activation, Reduction

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_floating, check_positive_int
+from covpool._check import check_positive_int
+from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
 from covpool.pools.base import Pool
 from covpool.pools.descriptors import check_descriptors

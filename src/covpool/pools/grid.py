@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from covpool._check import check_positions
+from covpool._check_tensors import check_positions
 from covpool._errors import CovpoolError
 
 Grid = tuple[int, ...]

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
 from covpool._registry import register
-from covpool.ops import covariance, signed_power
-from covpool.ops._product import product
+from covpool.ops import covariance, product, signed_power
 from covpool.pools.base import Pool
 from covpool.pools.descriptors import check_descriptors
 

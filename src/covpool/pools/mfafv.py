@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from covpool._check import check_positive_int
 from covpool._registry import register
-from covpool.ops import elementwise_power_normalize
-from covpool.ops._product import product
+from covpool.ops import elementwise_power_normalize, product
 from covpool.ops.factor_mixture import factor_moments
 from covpool.ops.mfa_em import mfa_em
 from covpool.ops.positions import keep_positions

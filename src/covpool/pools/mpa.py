@@ -7,8 +7,7 @@ from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import register
-from covpool.ops import covariance, sqrtm_pade, sqrtm_taylor, vech
-from covpool.ops._approximate_root import BACKWARDS, Backward
+from covpool.ops import ROOT_BACKWARDS, RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
 from covpool.pools.base import Pool
 from covpool.pools.triangle import triangle
 
@@ -45,13 +44,13 @@ class PadeSquareRootPool(Pool):
         *,
         approximation: Approximation = "pade",
         degree: int | None = None,
-        backward: Backward = "iterative",
+        backward: RootBackward = "iterative",
         steps: int = 8,
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
         check_choice("approximation", approximation, ("pade", "taylor"))
-        check_choice("backward", backward, BACKWARDS)
+        check_choice("backward", backward, ROOT_BACKWARDS)
         check_positive_int("steps", steps)
         if degree is None:
             degree = 5 if approximation == "pade" else 10

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from covpool._check import check_choice
 from covpool._registry import register
-from covpool.ops._product import product
+from covpool.ops import product
 from covpool.ops.kmeans import kmeans
 from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
-from covpool.ops._precision import at_least_float32, in_autocast
+from covpool.ops import at_least_float32, in_autocast
 
 Activation = Literal["relu", "relu6"]
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from covpool._check import check_positive_int
 from covpool._registry import register
-from covpool.ops import signed_power
-from covpool.ops._product import product
+from covpool.ops import product, signed_power
 from covpool.ops.positions import center, count, keep_positions, mean, zero_if_empty
 from covpool.pools.base import Pool
 from covpool.pools.reduction import masked_batch_norm

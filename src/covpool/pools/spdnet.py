@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from covpool._check import check_choice, check_positive_int
 from covpool._errors import CovpoolError
 from covpool._registry import register
-from covpool.ops import clip_eigh, covariance, orthonormalize_qr
-from covpool.ops._product import product
+from covpool.ops import clip_eigh, covariance, orthonormalize_qr, product
 from covpool.ops.clip_eigh import check_bounds
 from covpool.ops.positions import count, keep_positions, zero_if_empty
 from covpool.pools.base import Pool

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import register
-from covpool.ops import cross_covariance, powm_power_iteration, powm_svd
-from covpool.ops._product import product
+from covpool.ops import cross_covariance, powm_power_iteration, powm_svd, product
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_power_iteration import check_options
 from covpool.pools.base import Pool

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
-from covpool.ops._precision import outside_autocast
+from covpool.ops.precision import outside_autocast
 
 
 class _Product(Differentiable):

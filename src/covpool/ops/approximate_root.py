@@ -6,22 +6,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int, check_square
+from covpool._check import check_choice, check_positive_int
+from covpool._check_tensors import check_square
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
-from covpool.ops._precision import outside_autocast
 from covpool.ops.lyapunov import lyapunov_solve
 from covpool.ops.lyapunov_newton_schulz import lyapunov_steps
+from covpool.ops.precision import outside_autocast
 from covpool.ops.symmetric import frobenius_norm, symmetrize
 
-Backward = Literal["iterative", "lyapunov", "autograd"]
-BACKWARDS: tuple[Backward, ...] = ("iterative", "lyapunov", "autograd")
+RootBackward = Literal["iterative", "lyapunov", "autograd"]
+ROOT_BACKWARDS: tuple[RootBackward, ...] = ("iterative", "lyapunov", "autograd")
 
 
 def approximate_root(
     a: Tensor,  # (..., c, c)
     approximant: Callable[[Tensor], Tensor],
-    backward: Backward,
+    backward: RootBackward,
     steps: int,
 ) -> Tensor:  # (..., c, c)
     """sqrt(t) f(a / t), t = |a|_F, for a function f close to the root on symmetric matrices with eigenvalues in [0, 1].
@@ -34,7 +35,7 @@ def approximate_root(
         steps: of the iterative solution.
     """
     check_square("a", a)
-    check_choice("backward", backward, BACKWARDS)
+    check_choice("backward", backward, ROOT_BACKWARDS)
     check_positive_int("steps", steps)
     s = symmetrize(a)
     if backward == "autograd" or exporting():
