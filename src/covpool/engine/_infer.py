@@ -22,7 +22,7 @@ def scores(
 
     Args:
         network: put into eval mode, and left in it.
-        batches: of this process, `covpool.data.pipeline._batches.TestBatches`.
+        batches: of this process, `covpool.data.pipeline._batches.EvalBatches`.
         flip: average over the mirror image too.
         fabric: the processes and the precision it runs in; None = this process, float32.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.data import Images, Paths
-from covpool.data.pipeline import TestBatches
+from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.diagnostics import Spectra, pool_spectra
 from covpool.engine import scores
@@ -51,7 +51,7 @@ def answer(checkpoint: Checkpoint, recipe: Recipe, splits: Splits, device: str) 
     """The scores of the test images under the recipe's own protocol and precision."""
     check_classes(checkpoint, splits.test.classes)
     settings = recipe.evaluate
-    batches = TestBatches(
+    batches = EvalBatches(
         splits.test,
         checkpoint.augment,
         recipe.data,
@@ -73,7 +73,7 @@ def sample_spectra(checkpoint: Checkpoint, recipe: Recipe, images: Images, devic
     chosen = Images(Paths(images.paths[i] for i in numbers), [images.targets[i] for i in numbers], images.classes)
     data = replace(recipe.data, broken="skip", cache="none", workers=0)
     found: list[Spectra] = []
-    for batch in TestBatches(chosen, checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device):
+    for batch in EvalBatches(chosen, checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device):
         x = batch.x[~batch.broken.to(batch.x.device)]
         if len(x):
             features = checkpoint.network.forward_features(x)

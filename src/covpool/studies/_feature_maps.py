@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool.data.pipeline import TestBatches
+from covpool.data.pipeline import EvalBatches
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -43,7 +43,7 @@ class Maps:
 @torch.no_grad()
 def compute_maps(
     backbone: nn.Module,
-    batches: TestBatches,
+    batches: EvalBatches,
     *,
     mirrored: bool,
     dtype: torch.dtype,

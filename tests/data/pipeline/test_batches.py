@@ -12,7 +12,8 @@ import trees
 from covpool.data._images import BrokenImage, Images
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._batch import Batch
-from covpool.data.pipeline._batches import TestBatches, TrainBatches
+from covpool.data.pipeline._batches import EvalBatches, TrainBatches
+from covpool.data.pipeline._order import Share
 from covpool.data.sets._open import Splits, open_data
 
 AUGMENT = Augment(size=16, resize=(20,), color_jitter=0.2)
@@ -43,8 +44,8 @@ def test_workers_make_no_difference_and_live_on_over_epochs(splits: Splits) -> N
     next(helped.epoch(2))  # left in the middle
     assert equal(alone.epoch(0), helped.epoch(0))
     assert {worker.pid for worker in helped._source._loader._iterator._workers} == first  # type: ignore[attr-defined]
-    test = TestBatches(splits.test, AUGMENT, settings(workers=2), batch_size=4)
-    assert equal(test, TestBatches(splits.test, AUGMENT, settings(), batch_size=4))
+    test = EvalBatches(splits.test, AUGMENT, settings(workers=2), batch_size=4)
+    assert equal(test, EvalBatches(splits.test, AUGMENT, settings(), batch_size=4))
 
 
 @pytest.mark.parametrize("cache", CACHES)
@@ -62,7 +63,7 @@ def test_an_epoch_taken_up_again_is_the_rest_of_it(splits: Splits, cache: str) -
 def test_two_processes_see_together_what_one_sees(splits: Splits, cache: str) -> None:
     one = TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=6, seed=2)
     two = [
-        TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=3, world_size=2, rank=rank, seed=2)
+        TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=3, share=Share(2, rank), seed=2)
         for rank in (0, 1)
     ]
     assert one.steps_per_epoch == two[0].steps_per_epoch == 2
@@ -84,7 +85,7 @@ def test_what_is_kept_in_memory_gives_the_same_batches(splits: Splits, augment: 
     memory = TrainBatches(splits.train, augment, settings("ram"), batch_size=4)
     assert equal(files.epoch(1), memory.epoch(1))
     assert equal(
-        *(TestBatches(splits.test, augment, settings(cache), batch_size=4, crops=10) for cache in ("none", "ram"))
+        *(EvalBatches(splits.test, augment, settings(cache), batch_size=4, crops=10) for cache in ("none", "ram"))
     )
 
 
@@ -97,8 +98,8 @@ def test_memory_is_shared_with_workers(splits: Splits) -> None:
 @pytest.mark.parametrize("crops", [1, 10])
 def test_the_test_on_the_device_sees_the_same_pictures(splits: Splits, crops: Any) -> None:
     augment = Augment(size=16, resize=(20,), mean=(0, 0, 0), std=(1, 1, 1))
-    files = TestBatches(splits.test, augment, settings(), batch_size=4, crops=crops)
-    device = TestBatches(splits.test, augment, settings("gpu"), batch_size=4, crops=crops)
+    files = EvalBatches(splits.test, augment, settings(), batch_size=4, crops=crops)
+    device = EvalBatches(splits.test, augment, settings("gpu"), batch_size=4, crops=crops)
     for one, other in zip(files, device, strict=True):
         assert torch.equal(one.y, other.y) and torch.equal(one.index, other.index)
         assert float((one.x - other.x).abs().max()) < 1e-6  # far below a grey level, 1 / 255
@@ -108,12 +109,12 @@ def test_the_test_on_the_device_sees_the_same_pictures(splits: Splits, crops: An
 def test_the_test_counts_every_picture_once_over_all_processes(splits: Splits, cache: str) -> None:
     whole = {
         int(i): x
-        for b in TestBatches(splits.test, AUGMENT, settings(), batch_size=15)
+        for b in EvalBatches(splits.test, AUGMENT, settings(), batch_size=15)
         for i, x in zip(b.index, b.x, strict=True)
     }
     seen = []
     for rank in (0, 1):
-        share = TestBatches(splits.test, AUGMENT, settings(cache), batch_size=3, world_size=2, rank=rank)
+        share = EvalBatches(splits.test, AUGMENT, settings(cache), batch_size=3, share=Share(2, rank))
         assert len(share) == 3
         for batch in share:
             real = batch.index >= 0
@@ -134,7 +135,7 @@ def test_a_broken_picture_is_refused_by_name(splits: Splits, cache: str, workers
         for _ in TrainBatches(splits.train, AUGMENT, settings(cache, workers), batch_size=15).epoch(0):
             pass
     with pytest.raises(BrokenImage, match=splits.test.paths[2].name):
-        for _ in TestBatches(splits.test, AUGMENT, settings(cache, workers), batch_size=15):
+        for _ in EvalBatches(splits.test, AUGMENT, settings(cache, workers), batch_size=15):
             pass
 
 
@@ -147,7 +148,7 @@ def test_a_broken_picture_is_left_out_and_flagged(splits: Splits, cache: str) ->
     at = {int(index): place for place, index in enumerate(batch.index)}
     assert batch.index[batch.broken].tolist() == [7]
     assert torch.equal(batch.x[at[7]], batch.x[at[8]]) and batch.y[at[7]] == batch.y[at[8]]
-    (batch,) = TestBatches(splits.test, plain, settings(cache, broken="skip"), batch_size=15)
+    (batch,) = EvalBatches(splits.test, plain, settings(cache, broken="skip"), batch_size=15)
     assert batch.index[batch.broken].tolist() == [2] and batch.index.tolist() == list(range(15))
     assert batch.y.tolist() == [t if i != 2 else -1 for i, t in enumerate(splits.test.targets)]
     assert batch.x.isfinite().all()
@@ -183,7 +184,7 @@ def test_what_was_decoded_is_shared_as_long_as_the_list_of_files_lives(splits: S
 
     def batches(images: Images, augment: Augment = AUGMENT, batch_size: int = 4) -> TrainBatches:
         return TrainBatches(
-            images, augment, settings(cache), batch_size=batch_size, on_progress=lambda done, _: told.append(done)
+            images, augment, settings(cache), batch_size=batch_size, on_progress=lambda _, done, __: told.append(done)
         )
 
     first, second = batches(splits.train), batches(splits.train, batch_size=5)
@@ -203,12 +204,12 @@ def test_the_time_spent_waiting_is_measured(splits: Splits) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 16}, r"must not be larger.*got 16 pictures \(over 1 processes\) of 15"),
-        ({"batch_size": 8, "world_size": 2}, "got 16 pictures"),
+        ({"batch_size": 16}, r"must not be larger.*got 16 images \(over 1 processes\) of 15"),
+        ({"batch_size": 8, "share": Share(2, 0)}, "got 16 images"),
         ({"batch_size": 0}, "`batch_size` must be a positive integer"),
     ],
 )
-def test_a_batch_that_cannot_be_filled_is_refused(splits: Splits, options: dict[str, int], message: str) -> None:
+def test_a_batch_that_cannot_be_filled_is_refused(splits: Splits, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TrainBatches(splits.train, AUGMENT, settings(), **options)
 
@@ -217,13 +218,13 @@ def test_what_the_device_cannot_do_is_refused_with_the_way_out(splits: Splits) -
     with pytest.raises(ValueError, match=r'cannot do augment.randaugment.*cache = "ram"'):
         TrainBatches(splits.train, Augment(size=16, randaugment=3), settings("gpu"), batch_size=4)
     with pytest.raises(ValueError, match="ten crops of 48 pixels"):
-        TestBatches(splits.test, Augment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)
+        EvalBatches(splits.test, Augment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)
 
 
 def test_progress_of_a_cache_is_told(splits: Splits) -> None:
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     TrainBatches(splits.train, AUGMENT, settings("gpu"), batch_size=4, on_progress=lambda *now: told.append(now))
-    assert told[-1] == (15, 15)
+    assert told[-1] == ("decoding images", 15, 15)
 
 
 def test_samples_travel_to_spawned_workers(splits: Splits) -> None:

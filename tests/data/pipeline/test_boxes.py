@@ -66,7 +66,7 @@ def test_scale_jitter_takes_a_smaller_region_of_a_larger_picture() -> None:
 
 
 def test_ten_crops_have_torchvisions_order() -> None:
-    found = boxes.test_boxes(4, torch.tensor([[6, 9]]), 10)
+    found = boxes.eval_boxes(4, torch.tensor([[6, 9]]), 10)
     picture = torch.arange(54).view(1, 6, 9)
     expected = v2.functional.ten_crop(picture, 4)
     for i in range(10):

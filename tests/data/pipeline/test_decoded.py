@@ -24,7 +24,7 @@ def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypa
     monkeypatch.setattr(memory, "PIECE", piece)
     prepare = resize(Augment(resize=(20,)))
     told: list[tuple[int, int]] = []
-    decoded = memory.DecodedImages(images, prepare, lambda done, total: told.append((done, total)))
+    decoded = memory.DecodedImages(images, prepare, lambda _, done, total: told.append((done, total)))
     for kept in (decoded, pickle.loads(pickle.dumps(decoded))):
         for i in range(9):
             assert np.array_equal(np.asarray(kept.load(i)), np.asarray(prepare(images.load(i))))
@@ -48,7 +48,7 @@ def test_a_broken_picture_is_remembered_with_its_reason(
 def test_progress_is_told_often_enough_to_stop_there(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "AT_ONCE", 2)
     told: list[int] = []
-    memory.DecodedImages(images, lambda image: image, lambda done, total: told.append(done))
+    memory.DecodedImages(images, lambda image: image, lambda _, done, total: told.append(done))
     assert told == [2, 4, 6, 8, 9]
 
 

@@ -12,7 +12,7 @@ import torch
 import trees
 from covpool._errors import CovpoolError
 from covpool.data._settings import Augment, Data
-from covpool.data.pipeline._batches import TestBatches, TrainBatches
+from covpool.data.pipeline._batches import EvalBatches, TrainBatches
 from covpool.data.pipeline._loader import Attempts, Keys, collate
 from covpool.data.pipeline._samples import Sample, Samples
 from covpool.data.sets._open import open_data
@@ -69,7 +69,7 @@ def test_collating_keeps_order_and_reasons() -> None:
 
 
 def test_the_first_error_among_samples_takes_the_place_of_the_batch() -> None:
-    sample, errors = Sample(torch.zeros(3, 2, 2), 0, 0, ""), [ValueError("one"), ValueError("two")]
+    sample, errors = Sample(torch.zeros(3, 2, 2), 0, 0, ""), [CovpoolError("one"), CovpoolError("two")]
     assert collate([sample, *errors]) is errors[0]
 
 
@@ -80,7 +80,7 @@ def test_a_mistake_that_a_worker_finds_is_told_in_the_same_words(workers: int, t
     with pytest.raises(
         ValueError, match=r"^ten crops of 64 pixels need pictures at least as large; got 32 x "
     ) as caught:
-        list(TestBatches(splits.test, Augment(size=64, resize=()), data, batch_size=2, crops=10))
+        list(EvalBatches(splits.test, Augment(size=64, resize=()), data, batch_size=2, crops=10))
     assert isinstance(caught.value, CovpoolError)
     for path in splits.train.paths:
         trees.break_picture(path)

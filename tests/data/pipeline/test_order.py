@@ -4,18 +4,17 @@ import pytest
 import torch
 
 from covpool.data.pipeline import _order as order
+from covpool.data.pipeline._order import Share
 
-SHARES = {"seed": 3, "epoch": 2}
+EPOCH = {"seed": 3, "epoch": 2}
 
 
 @pytest.mark.parametrize(("count", "batch_size", "world_size"), [(24, 2, 3), (25, 4, 2), (7, 7, 1), (9, 2, 4)])
 def test_processes_see_together_what_one_with_the_whole_batch_sees(
     count: int, batch_size: int, world_size: int
 ) -> None:
-    whole = order.train_order(count, batch_size * world_size, world_size=1, rank=0, **SHARES)
-    shares = [
-        order.train_order(count, batch_size, world_size=world_size, rank=rank, **SHARES) for rank in range(world_size)
-    ]
+    whole = order.train_order(count, batch_size * world_size, Share(), **EPOCH)
+    shares = [order.train_order(count, batch_size, Share(world_size, rank), **EPOCH) for rank in range(world_size)]
     assert whole.shape == (count // (batch_size * world_size), batch_size * world_size)
     for step, row in enumerate(whole):
         assert torch.equal(torch.cat([share[step] for share in shares]).sort().values, row.sort().values)
@@ -26,7 +25,7 @@ def test_processes_see_together_what_one_with_the_whole_batch_sees(
 
 def test_an_epoch_has_its_own_order_which_depends_on_the_seed() -> None:
     def of(seed: int, epoch: int) -> torch.Tensor:
-        return order.train_order(100, 100, world_size=1, rank=0, seed=seed, epoch=epoch)
+        return order.train_order(100, 100, Share(), seed=seed, epoch=epoch)
 
     assert torch.equal(of(0, 1), of(0, 1))
     assert (
@@ -39,10 +38,10 @@ def test_an_epoch_has_its_own_order_which_depends_on_the_seed() -> None:
 @pytest.mark.parametrize("count", [1, 5, 8, 9])
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_the_test_shows_every_picture_once_and_everybody_has_as_many_batches(count: int, world_size: int) -> None:
-    shares = [order.test_order(count, 2, world_size=world_size, rank=rank) for rank in range(world_size)]
+    shares = [order.eval_order(count, 2, Share(world_size, rank)) for rank in range(world_size)]
     shapes = {tuple(len(batch) for batch in share) for share in shares}
     assert len(shapes) == 1
     seen = torch.cat([batch for share in shares for batch in share])
     assert seen[seen >= 0].sort().values.tolist() == list(range(count))
     assert int((seen < 0).sum()) < world_size
-    assert torch.cat(order.test_order(count, 2, world_size=1, rank=0)).tolist() == list(range(count))
+    assert torch.cat(order.eval_order(count, 2, Share())).tolist() == list(range(count))

@@ -40,27 +40,27 @@ def test_the_tests_picture_is_resized_and_cut_in_the_middle(
     augment = Augment(size=16, resize=resize, interpolation=interpolation)
     image = picture(width, height)
     resized = image.resize(to, Image.Resampling[interpolation.upper()])
-    x = transforms.test_transform(augment)(image)
+    x = transforms.eval_transform(augment)(image)
     assert x.dtype == torch.float32
     np.testing.assert_allclose(x.numpy(), expected(resized.crop(box)), atol=1e-6)
     kept = json.loads(json.dumps(transforms.preprocessing(augment)))
     assert torch.equal(transforms.from_preprocessing(kept)(image), x)
-    assert torch.equal(transforms.test_transform(augment, resized=True)(resized), x)
+    assert torch.equal(transforms.eval_transform(augment, resized=True)(resized), x)
     plain = Augment(size=16, resize=resize, interpolation=interpolation, crop="center", flip=False)
     assert torch.equal(transforms.train_transform(plain)(image), x)
 
 
 def test_ten_crops_are_corners_and_centre_and_the_same_of_the_mirror_image() -> None:
     image = picture(24, 20)
-    x = transforms.test_transform(Augment(size=16, resize=()), crops=10)(image)
+    x = transforms.eval_transform(Augment(size=16, resize=()), crops=10)(image)
     mirrored = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     boxes = [(0, 0), (8, 0), (0, 4), (8, 4), (4, 2)]
     for i, (source, (left, top)) in enumerate((s, box) for s in (image, mirrored) for box in boxes):
         np.testing.assert_allclose(x[i].numpy(), expected(source.crop((left, top, left + 16, top + 16))), atol=1e-6)
     with pytest.raises(ValueError, match="ten crops of 16 pixels need pictures at least as large; got 9 x 30"):
-        transforms.test_transform(Augment(size=16, resize=()), crops=10)(picture(30, 9))
+        transforms.eval_transform(Augment(size=16, resize=()), crops=10)(picture(30, 9))
     with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before a picture is read
-        transforms.test_transform(Augment(size=16, resize=(12, 20)), crops=10)
+        transforms.eval_transform(Augment(size=16, resize=(12, 20)), crops=10)
 
 
 def test_a_random_crop_is_some_part_of_the_resized_picture_or_of_its_mirror_image() -> None:
@@ -125,7 +125,7 @@ def test_pca_noise_shifts_colours_along_the_principal_axes() -> None:
 
 def test_sizes_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match=r"`augment.resize` must be .*; got \[1, 2, 3\]"):
-        transforms.test_transform(Augment(resize=(1, 2, 3)))
+        transforms.eval_transform(Augment(resize=(1, 2, 3)))
     for scales in ((256,), (512, 256)):
         with pytest.raises(ValueError, match=r"`augment.scales` must be \[low, high\]"):
             transforms.train_transform(Augment(crop="random", scales=scales))
@@ -135,9 +135,9 @@ def test_every_transform_travels_to_a_worker() -> None:
     full = Augment(size=16, color_jitter=0.2, pca_noise=0.1, randaugment=3)
     for transform in (
         transforms.train_transform(full),
-        transforms.test_transform(full),
-        transforms.test_transform(full, crops=10),
-        transforms.test_transform(Augment(size=16, resize=())),
+        transforms.eval_transform(full),
+        transforms.eval_transform(full, crops=10),
+        transforms.eval_transform(Augment(size=16, resize=())),
     ):
         with drawing(0):
             x = transform(picture(40, 30))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import covpool
 from covpool.data._settings import Augment, Data
-from covpool.data.pipeline._batches import TestBatches
+from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
 from covpool.studies._feature_maps import Maps, compute_maps
 from covpool.studies.probe import _inputs as module
@@ -105,7 +105,7 @@ class TestMaps:
         torch.manual_seed(0)
         backbone = nn.Conv2d(3, 4, 3).double()  # not symmetric: a mirrored map is not the map of the mirror image
         images = open_data(settings.data).train
-        batches = TestBatches(images, settings.augment, settings.data, batch_size=7)
+        batches = EvalBatches(images, settings.augment, settings.data, batch_size=7)
         kept = compute_maps(
             nn.Sequential(_Double(), backbone), batches, mirrored=True, dtype=torch.float32, keep_on="cpu"
         )
@@ -122,13 +122,13 @@ class TestMaps:
         root = make_tree(tmp_path, train=2, test=2)
         break_picture(root / "train" / "green" / "0.png")
         data = Data(root=str(root), workers=0, broken="skip")
-        batches = TestBatches(open_data(data).train, PROBE.augment, data, batch_size=4)
+        batches = EvalBatches(open_data(data).train, PROBE.augment, data, batch_size=4)
         kept = compute_maps(nn.Conv2d(3, 4, 3), batches, mirrored=True, dtype=torch.float16, keep_on="cpu")
         assert kept.targets.tolist() == [0, 0, 1, 2, 2] and len(kept.features) == 10
         assert (kept.features.flatten(1).abs().amax(1) > 0).all()
 
     def test_overflow_is_told(self, settings: Probe) -> None:
-        batches = TestBatches(open_data(settings.data).test, settings.augment, settings.data, batch_size=12)
+        batches = EvalBatches(open_data(settings.data).test, settings.augment, settings.data, batch_size=12)
         convolution = nn.Conv2d(3, 4, 3)
         nn.init.constant_(convolution.bias, 1e6)
         with pytest.raises(ValueError, match="maps=bf16"):

@@ -1,67 +1,75 @@
-"""Batches of training and test pictures on a device, in an order that does not depend on the number of processes."""
+"""Batches of training and test images on a device, in an order that does not depend on the number of processes."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 import torch
 
 from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
+from covpool._progress import OnProgress, discard
 from covpool.data._images import Images
 from covpool.data._settings import Augment, Data
-from covpool.data.pipeline._batch import Batch
-from covpool.data.pipeline._decoded import Progress
-from covpool.data.pipeline._order import test_order, train_order
+from covpool.data.pipeline._batch import Batch, Source
+from covpool.data.pipeline._order import ALONE, Share, eval_order, train_order
 from covpool.data.pipeline._sources import Sources
 from covpool.data.pipeline._transforms import Crops
 
 
-class TrainBatches:
-    """The training pictures of one process, epoch by epoch.
+@dataclass(eq=False)
+class _Batches(ABC):
+    """What training and evaluation have in common: the images, and how one process loads its share of them."""
 
-    W processes see together exactly what one process with W times the batch size sees; the pictures and their random
-    variations depend on (seed, epoch) alone, so an epoch can be taken up at any batch.
+    images: Images
+    augment: InitVar[Augment]
+    data: InitVar[Data]
+    _: KW_ONLY
+    batch_size: int
+    share: Share = ALONE
+    device: InitVar[torch.device | str] = "cpu"
+    on_progress: InitVar[OnProgress] = discard
+    _source: Source = field(init=False, repr=False)
+
+    def __post_init__(self, augment: Augment, data: Data, device: torch.device | str, on_progress: OnProgress) -> None:
+        check_positive_int("batch_size", self.batch_size)
+        self._source = self._open(Sources(self.images, augment, data, torch.device(device), on_progress))
+
+    @abstractmethod
+    def _open(self, sources: Sources) -> Source: ...
+
+
+@dataclass(eq=False)
+class TrainBatches(_Batches):
+    """The training images of one process, epoch by epoch.
+
+    Together, W processes see exactly what one process with W times the batch size sees. The images of an epoch and
+    their random variations depend on (seed, epoch) alone, so an epoch can be resumed at any batch.
 
     Args:
-        images: the training part.
-        augment: from picture to input.
-        data: how they are read and kept.
-        batch_size: of one process and one micro-batch.
-        world_size, rank: how many processes there are, and which this is.
-        seed: of the run.
-        device: where the batches go.
-        on_progress: called with (done, of how many) while a cache is filled.
+        images: Training set.
+        augment: How an image becomes an input.
+        data: How images are read and cached.
+        batch_size: Images in one micro-batch of one process.
+        share: Number of processes, and the rank of this one.
+        seed: Seed of the run.
+        device: Device that receives the batches.
+        on_progress: Called while a cache is filled.
     """
 
-    waited: float = 0.0  # seconds that the consumer waited for data in the last epoch
-
-    def __init__(
-        self,
-        images: Images,
-        augment: Augment,
-        data: Data,
-        *,
-        batch_size: int,
-        world_size: int = 1,
-        rank: int = 0,
-        seed: int = 0,
-        device: torch.device | str = "cpu",
-        on_progress: Progress | None = None,
-    ) -> None:
-        self.images, self.seed = images, seed
-        self._batch_size, self._world_size, self._rank = batch_size, world_size, rank
-        self._check_size()
-        self._source = Sources(images, augment, data, torch.device(device), on_progress).training(seed)
+    _: KW_ONLY
+    seed: int = 0
+    waited: float = field(default=0.0, init=False)  # seconds that the consumer waited for data in the last epoch
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch; the incomplete last one is left out."""
-        return len(self.images) // (self._batch_size * self._world_size)
+        """Number of batches in an epoch, without the incomplete last one."""
+        return len(self.images) // (self.batch_size * self.share.world_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on; those before are not loaded."""
-        share = {"world_size": self._world_size, "rank": self._rank}
-        rows = train_order(len(self.images), self._batch_size, **share, seed=self.seed, epoch=epoch)
+        """The batches of an epoch, from batch `start` on; earlier ones are not loaded."""
+        rows = train_order(len(self.images), self.batch_size, self.share, seed=self.seed, epoch=epoch)
         self.waited = 0.0
         source = self._source.batches(rows, epoch, start)
         while True:
@@ -72,52 +80,42 @@ class TrainBatches:
                 return
             yield batch
 
-    def _check_size(self) -> None:
-        check_positive_int("batch_size", self._batch_size)
-        together = self._batch_size * self._world_size
+    def _open(self, sources: Sources) -> Source:
+        together = self.batch_size * self.share.world_size
         if len(self.images) < together:
             raise CovpoolError(
-                f"a batch must not be larger than the training part; got {together} pictures (over {self._world_size} "
-                f"processes) of {len(self.images)}: use a smaller train.batch_size"
+                f"a batch must not be larger than the training set; got {together} images (over "
+                f"{self.share.world_size} processes) of {len(self.images)}: use a smaller train.batch_size"
             )
+        return sources.training(self.seed)
 
 
-class TestBatches:
-    """The test pictures of one process, in order; over all processes every picture comes once.
+@dataclass(eq=False)
+class EvalBatches(_Batches):
+    """The test images of one process, in order; over all processes, every image appears once.
 
     Args:
-        images: the test part.
-        augment: from picture to input.
-        data: how they are read and kept.
-        batch_size: of one process.
-        world_size, rank: how many processes there are, and which this is.
-        crops: 1 (central) or 10 (corners and centre, mirrored too).
-        device: where the batches go.
-        on_progress: called with (done, of how many) while a cache is filled.
+        images: Test set.
+        augment: How an image becomes an input.
+        data: How images are read and cached.
+        batch_size: Images in one batch of one process.
+        share: Number of processes, and the rank of this one.
+        crops: 1 (center) or 10 (corners and center, and the same of the flipped image).
+        device: Device that receives the batches.
+        on_progress: Called while a cache is filled.
     """
 
-    __test__ = False  # for pytest, which takes the name for its own
-
-    def __init__(
-        self,
-        images: Images,
-        augment: Augment,
-        data: Data,
-        *,
-        batch_size: int,
-        world_size: int = 1,
-        rank: int = 0,
-        crops: Crops = 1,
-        device: torch.device | str = "cpu",
-        on_progress: Progress | None = None,
-    ) -> None:
-        check_positive_int("batch_size", batch_size)
-        self.images = images
-        self._rows = test_order(len(images), batch_size, world_size=world_size, rank=rank)
-        self._source = Sources(images, augment, data, torch.device(device), on_progress).test(crops)
+    _: KW_ONLY
+    crops: Crops = 1
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows())
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._source.batches(self._rows, 0)
+        return self._source.batches(self._rows(), 0)
+
+    def _rows(self) -> list[torch.Tensor]:
+        return eval_order(len(self.images), self.batch_size, self.share)
+
+    def _open(self, sources: Sources) -> Source:
+        return sources.evaluation(self.crops)

@@ -72,7 +72,7 @@ def train_boxes(augment: Augment, sizes: Tensor, draws: Draws) -> Boxes:
     return Boxes(top * h / new_h, left * w / new_w, side * h / new_h, side * w / new_w, mirrored, whole)
 
 
-def test_boxes(size: int, sizes: Tensor, crops: Crops) -> Boxes:
+def eval_boxes(size: int, sizes: Tensor, crops: Crops) -> Boxes:
     """The test crops: one per picture, or ten after one another, in `TenCrops`' order."""
     h, w = sizes.double().unbind(1)
     top, left = _central(h, size), _central(w, size)

@@ -10,11 +10,11 @@ from PIL import Image
 from torch import Tensor
 
 from covpool._cores import usable_cores
+from covpool._progress import OnProgress, discard
 from covpool.data._images import BrokenImage, Images
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Prepare = Callable[[Image.Image], Image.Image]
-Progress = Callable[[int, int], None]  # pictures done so far, of how many
 AT_ONCE = 32  # pictures that a thread decodes before it asks for more
 PIECE = 1024  # pictures in one block of memory: few blocks to send to a worker, and little to copy at a time
 
@@ -27,10 +27,10 @@ class DecodedImages:
     Args:
         images: the files.
         prepare: what every picture goes through once, before it is kept.
-        on_progress: called with (done, of how many).
+        on_progress: Called after every few images.
     """
 
-    def __init__(self, images: Images, prepare: Prepare, on_progress: Progress | None = None) -> None:
+    def __init__(self, images: Images, prepare: Prepare, on_progress: OnProgress = discard) -> None:
         self.paths, self.targets = images.paths, images.targets
         self.reasons: dict[int, str] = {}  # why those that are missing could not be read
         self.sizes = torch.zeros(len(images), 2, dtype=torch.int64)  # height, width; zero where it could not be read
@@ -44,8 +44,7 @@ class DecodedImages:
                 decoded = threads.map(lambda part: _decode(images, part, prepare), parts)
                 for part, found in zip(parts, decoded, strict=True):
                     pixels += [self._note(index, p) for index, p in zip(part, found, strict=True)]
-                    if on_progress is not None:
-                        on_progress(part.stop, len(images))
+                    on_progress("decoding images", part.stop, len(images))
                 self.pieces.append(
                     torch.from_numpy(np.concatenate(pixels))
                 )  # a busy machine was seen to stay in torch.cat

@@ -14,7 +14,7 @@ from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN
 from covpool.data._settings import Augment
 from covpool.data.pipeline._batch import Batch
-from covpool.data.pipeline._boxes import Boxes, Draws, draw, test_boxes, train_boxes
+from covpool.data.pipeline._boxes import Boxes, Draws, draw, eval_boxes, train_boxes
 from covpool.data.pipeline._color import Color
 from covpool.data.pipeline._cut import cut, rounded
 from covpool.data.pipeline._decoded import DecodedImages
@@ -137,7 +137,7 @@ class DeviceSource:
         pictures, sizes = self._pictures, self._pictures.sizes[shown]
         draws = None
         if self._seed is None:
-            boxes = test_boxes(self._augment.size, sizes, self._crops)
+            boxes = eval_boxes(self._augment.size, sizes, self._crops)
         else:
             draws = draw(len(pictures.sizes), self._seed, epoch).of(index)
             boxes = train_boxes(self._augment, sizes, draws)

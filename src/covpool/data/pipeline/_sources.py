@@ -7,14 +7,15 @@ import torch
 from PIL import Image
 
 from covpool._errors import CovpoolError
+from covpool._progress import OnProgress
 from covpool.data._images import BrokenImage, Images
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._batch import Source
-from covpool.data.pipeline._decoded import DecodedImages, Prepare, Progress
+from covpool.data.pipeline._decoded import DecodedImages, Prepare
 from covpool.data.pipeline._loader import LoaderSource
 from covpool.data.pipeline._on_device import DevicePictures, DeviceSource
 from covpool.data.pipeline._samples import Loads, Samples
-from covpool.data.pipeline._transforms import Crops, resize, resizes_first, test_transform, train_transform
+from covpool.data.pipeline._transforms import Crops, eval_transform, resize, resizes_first, train_transform
 
 Kept = TypeVar("Kept", DecodedImages, DevicePictures)
 
@@ -30,11 +31,11 @@ class Sources:
         augment: from picture to input.
         data: how pictures are read and kept.
         device: where batches go.
-        on_progress: called with (done, of how many) while pictures are decoded into a cache.
+        on_progress: Called while images are decoded into a cache.
     """
 
     def __init__(
-        self, images: Images, augment: Augment, data: Data, device: torch.device, on_progress: Progress | None
+        self, images: Images, augment: Augment, data: Data, device: torch.device, on_progress: OnProgress
     ) -> None:
         self._images, self._augment, self._data, self._device = images, augment, data, device
         self._on_progress = on_progress
@@ -48,13 +49,13 @@ class Sources:
         samples = Samples(self._kept(resized=resizes_first(self._augment)), transform, seed=seed)
         return LoaderSource(samples, self._images, self._data, self._device)
 
-    def test(self, crops: Crops) -> Source:
+    def evaluation(self, crops: Crops) -> Source:
         """Pictures cut as the recipe says for the test."""
         if self._data.cache == "gpu":
             return DeviceSource(self._on_device(), self._augment, crops=crops)
         size = self._augment.size
         blank = torch.zeros(3, size, size) if crops == 1 else torch.zeros(10, 3, size, size)
-        transform = test_transform(self._augment, crops=crops, resized=self._data.cache == "ram")
+        transform = eval_transform(self._augment, crops=crops, resized=self._data.cache == "ram")
         return LoaderSource(
             Samples(self._kept(resized=True), transform, blank=blank), self._images, self._data, self._device
         )

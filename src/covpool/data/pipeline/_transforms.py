@@ -55,7 +55,7 @@ def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
     return v2.Compose([*steps, v2.Normalize(augment.mean, augment.std)])
 
 
-def test_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False) -> Transform:  # noqa: PT028
+def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False) -> Transform:
     """What a test picture goes through: resize, central crop, normalised.
 
     Args:
@@ -82,7 +82,7 @@ def preprocessing(augment: Augment) -> dict[str, Any]:
 
 def from_preprocessing(kept: Mapping[str, Any], *, crops: Crops = 1) -> Transform:
     """The test's transform, from what `preprocessing` kept; what is not in it has Augment's default."""
-    return test_transform(augment_of(kept), crops=crops)
+    return eval_transform(augment_of(kept), crops=crops)
 
 
 def augment_of(kept: Mapping[str, Any]) -> Augment:

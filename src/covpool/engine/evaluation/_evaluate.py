@@ -12,7 +12,7 @@ from torch import Tensor
 import covpool
 from covpool._errors import CovpoolError
 from covpool.data import Augment, Data, Images
-from covpool.data.pipeline import Batch, Crops, TestBatches, augment_of, preprocessing
+from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._infer import scores
 from covpool.engine.evaluation._judgement import Judgement, judge
@@ -154,9 +154,9 @@ def _pooled(checkpoint: Checkpoint, images: Images, data: Data, protocol: Protoc
     return cached(protocol.features, key, compute, Pooled)
 
 
-def _batches(augment: Augment, images: Images, data: Data, protocol: Protocol, crops: Crops) -> TestBatches:
+def _batches(augment: Augment, images: Images, data: Data, protocol: Protocol, crops: Crops) -> EvalBatches:
     settings: dict[str, Any] = {"batch_size": protocol.batch_size, "crops": crops, "device": protocol.device}
-    return TestBatches(images, augment, data, **settings)
+    return EvalBatches(images, augment, data, **settings)
 
 
 def _told(batches: Iterable[Batch], count: int, what: str, protocol: Protocol) -> Iterator[Batch]:

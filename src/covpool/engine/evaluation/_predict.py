@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from covpool.data import UNKNOWN, BrokenImage, Images, Paths
-from covpool.data.pipeline import test_transform
+from covpool.data.pipeline import eval_transform
 from covpool.engine.evaluation._evaluate import Checkpoint
 
 
@@ -37,7 +37,7 @@ def predict(
     """
     model = Checkpoint.read(checkpoint, device)
     names = model.classes or tuple(str(i) for i in range(model.network.num_classes))
-    transform = test_transform(model.augment)
+    transform = eval_transform(model.augment)
     images = Images(Paths(pictures), [UNKNOWN] * len(pictures), names)
     for numbers in torch.arange(len(images)).split(batch_size):
         inputs, errors = {}, {}

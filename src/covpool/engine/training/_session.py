@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from covpool._errors import CovpoolError, OutOfResourcesError
-from covpool.data.pipeline import TestBatches
+from covpool.data.pipeline import EvalBatches, Share
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
 from covpool.engine._infer import scores
@@ -65,7 +65,7 @@ class Session:
         self.tensors = restored.tensors if restored else {}  # until the stage they belong to is set up
         self._on_event = on_event
         self._log: Log | None = None
-        self._test: TestBatches | None = None
+        self._test: EvalBatches | None = None
 
     def begin(self) -> None:
         """Open the log, cut back to the step of a restored state."""
@@ -98,13 +98,12 @@ class Session:
         settings = self.recipe.evaluate
         at_once = settings.batch_size or max(1, batch_size // settings.crops)
         if self._test is None:
-            self._test = TestBatches(
+            self._test = EvalBatches(
                 self.splits.test,
                 self.recipe.augment,
                 self.recipe.data,
                 batch_size=at_once,
-                world_size=self.fabric.world_size,
-                rank=self.fabric.global_rank,
+                share=Share(self.fabric.world_size, self.fabric.global_rank),
                 crops=settings.crops,
                 device=self.fabric.device,
                 on_progress=self.report_caching,
@@ -119,7 +118,7 @@ class Session:
                 f"out of memory in the evaluation: set evaluate.batch_size below {at_once}"
             ) from error
 
-    def report_caching(self, done: int, count: int) -> None:
+    def report_caching(self, what: str, done: int, count: int) -> None:
         self.emit({"event": "caching", "done": done, "count": count}, logged=False)
 
     def report_stopping(self) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from covpool._errors import CovpoolError
-from covpool.data.pipeline import Batch, TrainBatches
+from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
 from covpool.engine.training import _run_folder as folder
 from covpool.engine.training import _state as state
@@ -37,8 +37,7 @@ class StageTraining:
             self.recipe.augment,
             self.recipe.data,
             batch_size=self.micro_batch,
-            world_size=self.fabric.world_size,
-            rank=self.fabric.global_rank,
+            share=Share(self.fabric.world_size, self.fabric.global_rank),
             seed=self.recipe.seed,
             device=self.fabric.device,
             on_progress=self._report_caching,
@@ -183,9 +182,9 @@ class StageTraining:
                 self._save()
             raise self._stopped()
 
-    def _report_caching(self, done: int, count: int) -> None:
+    def _report_caching(self, what: str, done: int, count: int) -> None:
         """Before the first step there is nothing to save, so one process stops here; several would wait for it."""
-        self.session.report_caching(done, count)
+        self.session.report_caching(what, done, count)
         if self.requests.asked and self.fabric.world_size == 1:
             raise self._stopped()
 

@@ -12,7 +12,7 @@ import torch
 import covpool
 from covpool._errors import CovpoolError
 from covpool.data import Images
-from covpool.data.pipeline import TestBatches
+from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone
@@ -66,7 +66,7 @@ def make_maps(
     def compute(images: Images, what: str, mirrored: bool) -> Maps:
         return compute_maps(
             backbone,
-            TestBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
+            EvalBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
             mirrored=mirrored,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
