@@ -1,10 +1,15 @@
-"""Run every Python snippet of the documentation, in order, with one namespace per page."""
+"""The documentation: every Python snippet runs, the site builds, and versions agree."""
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
+
+import covpool
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,6 +28,7 @@ def snippets(text: str) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snippets run in the order of the page, with one namespace per page."""
     monkeypatch.chdir(tmp_path)  # discards the files that a snippet writes
     torch.manual_seed(0)
     namespace: dict[str, object] = {"__name__": "snippet"}
@@ -46,3 +52,16 @@ def test_snippets_marked_as_not_run_are_skipped() -> None:
     run, skipped = "```python\nx = 1\n```\n", f"{SKIP}\n```python\n1 / 0\n```\n"
     others = "```\nmake\n```\n```bash\nls\n```\n"
     assert snippets("A page.\n" + run + skipped + others + run) == [(2, "x = 1\n"), (15, "x = 1\n")]
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+
+
+def test_package_metadata_and_changelog_have_the_same_version() -> None:
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert metadata["version"] == covpool.__version__ == newest[1]
