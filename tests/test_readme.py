@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,8 +59,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
 
 
-def test_package_metadata_and_changelog_have_the_same_version() -> None:
-    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def test_package_and_changelog_have_the_same_version() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert metadata["version"] == covpool.__version__ == newest[1]
+    assert covpool.__version__ == newest[1]

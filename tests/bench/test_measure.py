@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from covpool.bench._measure import Timing, count_launches, peak_memory, synchronize, time_in_turns
+from covpool.bench._measure import Timing, count_launches, peak_memory, synchronize, time_interleaved
 
 CPU = torch.device("cpu")
 
@@ -19,7 +19,7 @@ def test_one_value_and_an_outlier() -> None:
 def test_calls_take_turns_and_are_all_repeated() -> None:
     order: list[str] = []
     calls = {name: lambda name=name: order.append(name) for name in ("a", "b", "c")}
-    timings = time_in_turns(calls, CPU, 0.0)
+    timings = time_interleaved(calls, CPU, 0.0)
     assert list(timings) == ["a", "b", "c"]
     assert all(t.p20 <= t.median <= t.p80 for t in timings.values())
     measured = "".join(order)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import covpool
-from cli.runner import run
+import covpool.cli.bench as bench
+from cli.runner import refused, run
+from covpool import bench as covpool_bench
 from covpool.bench import Record
 from covpool.bench import _suites as suites
-from covpool.cli import bench
 
 
 def test_a_suite_is_printed_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,13 +31,13 @@ def record(name: str, **figures: float) -> Record:
 
 
 @pytest.mark.parametrize("width", [20, 80, 140])
-def test_no_figure_is_cut_whatever_the_width(
+def test_no_number_is_cut_at_any_width(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = [record("covpool, torch operations", **FIGURES, limit_tflops=654.13), record("exact root, covpool eigh")]
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: records)
-    bench.bench(["isqrt"], device="cpu")
+    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: records)
+    bench.command(["isqrt"], device="cpu")
     printed = capsys.readouterr().out
     assert "limit TFLOP/s 654" in " ".join(printed.split())
     for cell in (
@@ -56,12 +57,10 @@ def test_no_figure_is_cut_whatever_the_width(
     assert "\u2026" not in printed
 
 
-def test_columns_without_a_figure_are_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_columns_are_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     step = replace(record("avg", images_per_s=3930.2), value_error=None, gradient_error=None)
-    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: [step])
-    bench.bench(["isqrt"], device="cpu")
+    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: [step])
+    bench.command(["isqrt"], device="cpu")
     printed = capsys.readouterr().out
     assert "error" not in printed and "images/s" in printed and "3930" in printed
 
@@ -70,12 +69,12 @@ def test_large_and_small_numbers_are_readable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow = replace(record("slow"), median_ms=1012.3, p20_ms=993.2, p80_ms=1048.0, ratio=0.0042)
-    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: [slow])
-    bench.bench(["isqrt"], device="cpu")
+    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: [slow])
+    bench.command(["isqrt"], device="cpu")
     assert "1012 993-1048 0.004x" in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_was_measured_before_an_interruption_is_printed(
+def test_complete_tables_are_printed_before_an_interruption(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> Iterator[Record]:
@@ -83,15 +82,18 @@ def test_what_was_measured_before_an_interruption_is_printed(
         yield replace(record("two"), shape=(1, 2, 3))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("covpool.cli.bench.run_suite", interrupted)
+    monkeypatch.setattr("covpool.bench.run_suite", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        bench.bench(["isqrt"], device="cpu")
+        bench.command(["isqrt"], device="cpu")
     assert "128 x 196 x 256" in capsys.readouterr().out
 
 
-def test_an_unknown_suite() -> None:
-    result = run("bench", "isqt")
-    assert result.exit_code == 2 and "isqrt" in result.stderr
+def test_an_unknown_suite_is_refused() -> None:
+    assert "did you mean 'isqrt'" in refused("bench", "isqt")
+
+
+def test_the_help_names_all_suites_and_heads() -> None:
+    assert tuple(covpool_bench.SUITES) == bench.SUITES and covpool_bench.HEADS == bench.HEADS
 
 
 @pytest.mark.parametrize(
@@ -105,16 +107,16 @@ def test_an_unknown_suite() -> None:
         (["--data", "folder"], "name a backbone with --model"),
         (["isqrt", "--head", "avg"], "name a backbone with --model"),
         (["--plot", "p.png"], "give both"),
-        (["isqrt", "--json", "r.jsonl", "--plot", "p.png"], "draws the suite 'curves'"),
+        (["isqrt", "--json", "r.jsonl", "--plot", "p.png"], "plots the suite 'curves'"),
         (["curves", "--json", "r.jsonl", "--plot", "p.xyz"], "must end in one of"),
         (["--json", "."], "Is a directory"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_measured(
+def test_mistakes_are_reported_before_measuring(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("covpool.cli.bench.run_suite", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: pytest.fail("a suite was run"))
     result = run("bench", *arguments)
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())

@@ -47,7 +47,7 @@ def test_options(foreign: Path, tmp_path: Path) -> None:
 
 def test_mistakes(foreign: Path, tmp_path: Path) -> None:
     assert "no weights file" in refused("convert", tmp_path / "nowhere.pth")
-    assert "over itself" in refused("convert", foreign, "--out", foreign)
+    assert "overwrite its own input" in refused("convert", foreign, "--out", foreign)
     assert "does not exist" in refused("convert", foreign, "--out", tmp_path / "nowhere" / "ours.safetensors")
     (tmp_path / "text.pth").write_text("hello")
     assert "damaged" in refused("convert", tmp_path / "text.pth")

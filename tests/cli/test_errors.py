@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import covpool
-from covpool.cli.errors import readable_errors
+from covpool.cli._errors import readable_errors
 
 
 def run(command: Callable[[], None]) -> Result:

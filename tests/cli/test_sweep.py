@@ -25,7 +25,7 @@ def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Pat
     assert result.exit_code == 1, result.output
     assert f"in {out}: sweep.csv, sweep.jsonl, sweep.png" in result.output
     assert "1 of 4: train.batch_size=4,seed=0" in result.output
-    assert "train.batch_size=1000,seed=1 failed: ValueError" in result.output
+    assert "train.batch_size=1000,seed=1 failed: CovpoolError" in result.output
     with (out / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["train.batch_size"], row["finished"], row["failed"]) for row in rows] == [
@@ -44,7 +44,7 @@ def test_a_sweep_of_failures_is_told_as_such(recipe: Path, tmp_path: Path) -> No
     out = tmp_path / "not" / "there"
     result = run("sweep", recipe, "seed=[0,1]", "data.root=/nope", "--out", out)
     assert result.exit_code == 1, result.output
-    assert "seed=1 failed: ValueError: `data.root`" in result.output and f"in {out}: sweep.csv" in result.output
+    assert "seed=1 failed: CovpoolError: `data.root`" in result.output and f"in {out}: sweep.csv" in result.output
     runs = [json.loads(line) for line in (out / "sweep.jsonl").read_text().splitlines()]
     assert [line["status"] for line in runs] == ["failed", "failed"]
 

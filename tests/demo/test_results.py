@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from covpool.demo._results import Row, verdict
+from covpool.demo._results import PoolResult, verdict
 from covpool.diagnostics import Spectra
 from covpool.report._history import Series
 
-ROW = Row(
+ROW = PoolResult(
     pool="isqrt",
     top1=0.7,
     seeds=[0.7],

@@ -1,8 +1,8 @@
 """Speed and error of every operation and pool, side by side, on this machine."""
 
 from covpool.bench._loading import measure_loading
-from covpool.bench._measure import busy_time, peak_memory, time_in_turns
-from covpool.bench._plots import check_picture, plot_curves, plot_throughput, read_records
+from covpool.bench._measure import busy_time, peak_memory, time_interleaved
+from covpool.bench._plots import check_plot_path, plot_curves, plot_throughput, read_records
 from covpool.bench._record import Record, environment, write_records
 from covpool.bench._steps import HEADS, measure_model
 from covpool.bench._suites import SUITES, run_suite
@@ -12,7 +12,7 @@ __all__ = [
     "SUITES",
     "Record",
     "busy_time",
-    "check_picture",
+    "check_plot_path",
     "environment",
     "measure_loading",
     "measure_model",
@@ -21,6 +21,6 @@ __all__ = [
     "plot_throughput",
     "read_records",
     "run_suite",
-    "time_in_turns",
+    "time_interleaved",
     "write_records",
 ]

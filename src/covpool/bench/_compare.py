@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from covpool.bench._candidates import Comparison, Function
-from covpool.bench._measure import count_launches, peak_memory, time_graph, time_in_turns
+from covpool.bench._measure import count_launches, peak_memory, time_graph, time_interleaved
 from covpool.bench._record import Record
 
 Shape = tuple[int, int, int]  # b, n, c
@@ -22,7 +22,7 @@ def compare(
     exact = {oracle: _exact(oracle, x, seed) for oracle in oracles.values()}
     gradients = {name: exact[oracle].upstream.to(x.dtype) for name, oracle in oracles.items()}
     calls = {name: _call(way, x, gradients[name]) for name, way in comparison.ways.items()}
-    timings = time_in_turns(calls, device, seconds)
+    timings = time_interleaved(calls, device, seconds)
     yardstick = next(iter(timings.values())).median
     for name, way in comparison.ways.items():
         value, slope = _step(way, x, gradients[name])

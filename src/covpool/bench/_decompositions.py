@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from covpool.bench._measure import time_in_turns
+from covpool.bench._measure import time_interleaved
 from covpool.bench._record import Record
 from covpool.ops import eigh
 
@@ -23,7 +23,7 @@ def decompositions(device: torch.device, seconds: float, seed: int) -> Iterator[
     for batch in (1, 128 if device.type == "cuda" else 8):
         x = torch.randn(batch, 196, ORDER, generator=torch.Generator().manual_seed(seed)).to(device)
         a = x.mT @ x / 196
-        timings = time_in_turns({name: _call(way, a) for name, way in ways.items()}, device, seconds / 2)
+        timings = time_interleaved({name: _call(way, a) for name, way in ways.items()}, device, seconds / 2)
         yardstick = timings["torch.linalg.eigh"].median
         for name, way in ways.items():
             timing = timings[name]

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from covpool.bench._measure import time_graph, time_in_turns
+from covpool.bench._measure import time_graph, time_interleaved
 from covpool.models import stated_cost
 from covpool.pools import Pool
 
@@ -13,7 +13,7 @@ def matmul_rate(device: torch.device, dtype: torch.dtype = torch.float16, order:
     """TFLOP/s of a large product through torch: in float16 what tensor cores reach, in float32 what torch's own matmul
     precision allows."""
     x = torch.randn(order, order, device=device, dtype=dtype)
-    timing = time_in_turns({"product": lambda: x @ x}, device, 0.2)["product"]
+    timing = time_interleaved({"product": lambda: x @ x}, device, 0.2)["product"]
     return 2 * order**3 / timing.p20 / 1e9
 
 
@@ -21,7 +21,7 @@ def copy_rate(device: torch.device, mebibytes: int = 1024) -> float:
     """GB/s of a large copy, bytes read and written."""
     x = torch.empty(mebibytes * 2**18, device=device)
     y = torch.empty_like(x)
-    timing = (time_graph([lambda: y.copy_(x)]) if device.type == "cuda" else None) or time_in_turns(
+    timing = (time_graph([lambda: y.copy_(x)]) if device.type == "cuda" else None) or time_interleaved(
         {"copy": lambda: y.copy_(x)}, device, 0.2
     )["copy"]
     return 2 * x.nbytes / timing.p20 / 1e6

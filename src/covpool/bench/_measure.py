@@ -27,7 +27,7 @@ class Timing:
         return Timing(statistics.median(ordered), ordered[round(0.2 * last)], ordered[round(0.8 * last)])
 
 
-def time_in_turns(calls: dict[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
+def time_interleaved(calls: dict[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
     """Wall time of each call, all of them in turn again and again, so that a slow spell of the machine hits all alike.
 
     Args:

@@ -16,7 +16,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
-def check_picture(path: Path) -> None:
+def check_plot_path(path: Path) -> None:
     """Refuse a path whose ending is no kind of picture that can be drawn."""
     kinds = require("matplotlib.figure", "plots").Figure().canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in kinds:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import covpool
-from covpool.bench._measure import busy_time, peak_memory, replay_time, time_in_turns
+from covpool.bench._measure import busy_time, peak_memory, replay_time, time_interleaved
 from covpool.bench._record import Record
 from covpool.bench._training_step import TrainingStep
 
@@ -70,7 +70,7 @@ def training_steps(
         images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
         labels = torch.randint(1000, (batch,), device=device)
         steps[head] = partial(step, images, labels)
-    timings = time_in_turns(steps, device, seconds * len(heads))
+    timings = time_interleaved(steps, device, seconds * len(heads))
     yardstick = timings[heads[0]].median
     for head, timing in timings.items():
         yield Record(
@@ -120,7 +120,7 @@ def head_parts(channels: int, batch: int, positions: int, device: torch.device, 
         "optimizer, head": _optimizer_call(nn.Sequential(reduction, large)),
         "optimizer, head after average pooling": _optimizer_call(small),
     }
-    for name, timing in time_in_turns(calls, device, seconds).items():
+    for name, timing in time_interleaved(calls, device, seconds).items():
         yield Record(
             suite="head parts",
             name=name,

@@ -13,6 +13,7 @@ from covpool.bench._every_operation import every_operation
 from covpool.bench._limits import copy_rate, matmul_rate, pool_shares
 from covpool.bench._record import Record
 from covpool.bench._roots import roots
+from covpool.bench._startup import startup
 
 ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cpu": ((16, 49, 256), (16, 100, 256), (16, 196, 256), (16, 784, 256)),
@@ -112,4 +113,5 @@ SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "decompositions": decompositions,
     "roots": roots,
     "curves": _curves_suite,
+    "startup": startup,
 }

@@ -1,4 +1,4 @@
-"""The command line: thin, every command calls the library."""
+"""The command line: every command parses its options, calls the library and shows the result."""
 
 import sys
 
@@ -9,6 +9,4 @@ def main() -> None:
         from covpool.cli.app import app
     except ImportError as error:
         sys.exit(f"the covpool command needs packages that are not installed ({error}): pip install 'covpool[all]'")
-    except KeyboardInterrupt:  # torch takes seconds to import
-        sys.exit(130)
     app()

@@ -1,48 +1,43 @@
-"""The `covpool` application and its commands."""
+"""The `covpool` application and its commands.
 
-from collections.abc import Callable
+The module of a command defines its options and help. It imports torch and the rest of covpool when the command runs,
+so that `covpool --help` answers at once.
+"""
+
+import importlib
+from typing import Annotated
 
 import typer
 
-from covpool.cli import (
-    bench,
-    convert,
-    demo,
-    doctor,
-    evaluate,
-    export,
-    listing,
-    predict,
-    probe,
-    report,
-    show,
-    sweep,
-    train,
-)
-from covpool.cli.errors import readable_errors
+import covpool
+from covpool.cli._errors import readable_errors
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train.train_command,
-    "eval": evaluate.evaluate_command,
-    "predict": predict.predict_command,
-    "report": report.report,
-    "sweep": sweep.sweep_command,
-    "probe": probe.probe_command,
-    "list": listing.list_all,
-    "show": show.show,
-    "convert": convert.convert,
-    "export": export.export,
-    "bench": bench.bench,
-    "demo": demo.demo,
-    "doctor": doctor.doctor,
-}
+COMMANDS = (
+    *("train", "eval", "predict", "report", "sweep", "probe"),
+    *("list", "show", "convert", "export", "bench", "demo", "doctor"),
+)
 
 app = typer.Typer(
-    help="Global covariance (second-order) pooling for PyTorch.",
-    epilog="COVPOOL_TRACEBACK=1 in the environment shows where an error arose.",
+    epilog="Set COVPOOL_TRACEBACK=1 in the environment to see the traceback of every error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for name, command in COMMANDS.items():
-    app.command(name)(readable_errors(command))
+for name in COMMANDS:
+    app.command(name)(readable_errors(importlib.import_module(f"covpool.cli.{name}").command))
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"covpool {covpool.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@readable_errors
+def before_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Global covariance (second-order) pooling for PyTorch."""

@@ -4,138 +4,154 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from covpool._check import check_choice
-from covpool.bench import (
-    HEADS,
-    SUITES,
-    Record,
-    check_picture,
-    environment,
-    measure_loading,
-    measure_model,
-    plot_curves,
-    plot_throughput,
-    read_records,
-    run_suite,
-    write_records,
-)
-from covpool.cli.device_option import chosen_device
+from covpool._errors import CovpoolError
+from covpool.cli._bars import counting_bar
+from covpool.cli._options import Device, chosen_device
+from covpool.cli._output import UNKNOWN, number, say
 
-UNKNOWN = "-"
+if TYPE_CHECKING:
+    from covpool.bench import Record
+
+# Named again here for the help, because importing covpool.bench takes seconds.
+SUITES = ("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves", "startup")
+HEADS = ("avg", "isqrt", "mpn", "cov")
 
 
-def bench(
-    suites: Annotated[list[str] | None, typer.Argument(help=f"which of: {', '.join(SUITES)}; all by default")] = None,
-    json: Annotated[Path | None, typer.Option(help="append the records to this file, one JSON object a line")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda; the GPU if there is one")] = "",
-    seconds: Annotated[float, typer.Option(help="about how long to measure each shape")] = 5.0,
-    seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
-    model: Annotated[str, typer.Option(help="time training steps of this backbone with every head instead")] = "",
-    batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="images per training step, 128 if not given; several for a curve")
+def command(
+    suites: Annotated[
+        list[str] | None, typer.Argument(help=f"Suites to run: {', '.join(SUITES)}. The default is all of them.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="of the images of a training step")] = 224,
+    json: Annotated[
+        Path | None, typer.Option(help="Append the records to this file, one JSON object per line.")
+    ] = None,
+    device: Device = "",
+    seconds: Annotated[float, typer.Option(help="Approximate time to measure each shape, in seconds.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    model: Annotated[str, typer.Option(help="Measure training steps of this backbone instead of the suites.")] = "",
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, help="With --model: images per training step, 128 by default. Give several for a throughput curve."
+        ),
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, help="With --model: height and width of the images.")] = 224,
     head: Annotated[
-        list[str] | None,
-        typer.Option(help=f"pools whose training steps are timed, {', '.join(HEADS)} if not given"),
+        list[str] | None, typer.Option(help=f"With --model: pools to compare, by default {', '.join(HEADS)}.")
     ] = None,
     data: Annotated[
-        str, typer.Option(help="with --model: a folder train/CLASS, test/CLASS; do its pictures keep up with training?")
+        str,
+        typer.Option(
+            help="With --model: folder with train/CLASS and test/CLASS. Measures whether reading its images "
+            "keeps up with training."
+        ),
     ] = "",
     matmul_precision: Annotated[
-        str,
-        typer.Option(help="torch's float32 matmul precision: highest, high (TF32) or medium; torch's own if not given"),
+        str, typer.Option(help="Float32 matmul precision of torch: highest, high (TF32) or medium.")
     ] = "",
     plot: Annotated[
-        Path | None, typer.Option(help="draw the curves of the file given by --json into this picture")
+        Path | None,
+        typer.Option(help="Plot the records in the file of --json (suite curves, or training steps) to this image."),
     ] = None,
 ) -> None:
-    """Time every operation and pool, forward and backward, with its error against float64 beside it."""
-    for suite in suites or ():
-        if suite not in SUITES:
-            raise typer.BadParameter(f"there is no suite {suite!r}; there are {', '.join(SUITES)}")
+    """Measure every operation and pool, forward and backward, with its error against float64 beside the time."""
     if not 0 < seconds < math.inf:
-        raise typer.BadParameter(f"--seconds must be a positive number; got {seconds}")
+        raise CovpoolError(f"--seconds must be a positive number; got {seconds}")
     if not model and (data or head or batch):
-        raise typer.BadParameter("--data, --head and --batch belong to training steps: name a backbone with --model")
+        raise CovpoolError("--data, --head and --batch apply to training steps: name a backbone with --model")
+    if plot is not None and json is None:
+        raise CovpoolError("--plot plots the records that --json keeps: give both")
+    if plot is not None and (data if model else "curves" not in (suites or SUITES)):
+        raise CovpoolError("--plot plots the suite 'curves' or training steps: add one of them, or leave --plot out")
+    _prepare(suites or [], matmul_precision, json, plot)
+    import torch
+
+    from covpool.bench import environment, measure_loading, measure_model, run_suite
+
+    place = torch.device(chosen_device(device))
+    if model and data:
+        records = measure_loading(model, data, place, batch=(batch or [64])[0], size=size)
+    elif model:
+        records = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
+    else:
+        records = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
+    _show(records, json, environment(place, seed), Console())
+    if plot is not None and json is not None:
+        _plot(json, plot, throughput=bool(model))
+
+
+def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: Path | None) -> None:
+    """Check what would fail after minutes of measuring, and set the precision."""
+    import torch
+
+    from covpool._check import check_choice
+    from covpool.bench import check_plot_path, write_records
+
+    for suite in suites:
+        check_choice("suite", suite, SUITES)
     if plot is not None:
-        _check_plot(plot, json, drawn=not data if model else "curves" in (suites or SUITES))
+        check_plot_path(plot)
     if json is not None:
-        write_records(json, [], {})  # a path that cannot be written is noticed now
+        write_records(json, [], {})
     if matmul_precision:
         check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
         torch.set_float32_matmul_precision(matmul_precision)
-    place = torch.device(chosen_device(device))
-    where = environment(place, seed)
-    console = Console()
-    console.print(f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
-    measured: Iterable[Record]
-    if model and data:
-        measured = measure_loading(model, data, place, batch=(batch or [64])[0], size=size)
-    elif model:
-        measured = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
-    else:
-        measured = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
-    written = 0
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        kept = _kept(measured, json, where, progress)
-        for (suite, shape), group in groupby(kept, key=lambda record: (record.suite, record.shape)):
-            records = list(group)
-            _print(console, _table(suite, shape, records))
-            written += len(records)
+
+
+def _plot(json: Path, plot: Path, *, throughput: bool) -> None:
+    from covpool.bench import plot_curves, plot_throughput, read_records
+
+    (plot_throughput if throughput else plot_curves)(read_records(json), plot)
+    say(Console(), f"plot: {plot}")
+
+
+def _show(records: "Iterable[Record]", json: Path | None, where: dict[str, object], console: Console) -> None:
+    """Print a table per suite and shape, as soon as it is complete, and keep every record at once."""
+    say(console, f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
+    from covpool.bench import write_records
+
+    kept = 0
+
+    def keep() -> "Iterator[Record]":
+        nonlocal kept
+        for record in records:
+            kept += 1
+            on_progress(f"{record.suite} {record.name} {record.shape or ''}", kept, 0)
+            if json is not None:
+                write_records(json, [record], where)
+            yield record
+
+    with counting_bar(console, "measuring") as on_progress:
+        for _, group in groupby(keep(), key=lambda record: (record.suite, record.shape)):
+            _print(console, _table(list(group)))
     if json is not None:
-        console.print(f"{written} records appended to {json}")
-    if plot is not None and json is not None:
-        (plot_throughput if model else plot_curves)(read_records(json), plot)
-        console.print(f"plot: {plot}")
+        say(console, f"appended {kept} records to {json}")
 
 
-def _kept(measured: Iterable[Record], json: Path | None, where: dict[str, Any], progress: Progress) -> Iterator[Record]:
-    """The records as they come, each in the file and named beside the clock."""
-    task = progress.add_task("measuring")
-    for record in measured:
-        if json is not None:
-            write_records(json, [record], where)
-        progress.update(task, description=f"{record.suite} {record.name} {record.shape}")
-        yield record
-
-
-def _check_plot(plot: Path, json: Path | None, drawn: bool) -> None:
-    """Refuse what could not be drawn in the end: before anything is measured."""
-    if json is None:
-        raise typer.BadParameter("--plot draws what --json keeps: give both")
-    if not drawn:
-        raise typer.BadParameter("--plot draws the suite 'curves', or training steps (--model without --data)")
-    check_picture(plot)
-
-
-def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:
-    """One comparison at one shape; the ratio is that of the first row to each, in the same run."""
+def _table(records: "list[Record]") -> Table:
+    """The table of one suite at one shape. The ratio is the time of the first row over the time of each row."""
+    first = records[0]
     extra = list(dict.fromkeys(key for record in records for key in record.extra))
     limits = {key: next(r.extra[key] for r in records if key in r.extra) for key in extra if key.startswith("limit_")}
     columns = {
-        "ms": [_number(record.median_ms) for record in records],
-        "20-80%": [f"{_number(record.p20_ms)}-{_number(record.p80_ms)}" for record in records],
-        "ratio": [_number(record.ratio, "{:.2f}x" if (record.ratio or 0) >= 0.1 else "{:.1g}x") for record in records],
-        "value error": [_number(record.value_error, "{:.1e}") for record in records],
-        "gradient error": [_number(record.gradient_error, "{:.1e}") for record in records],
+        "ms": [number(record.median_ms) for record in records],
+        "20-80%": [f"{number(record.p20_ms)}-{number(record.p80_ms)}" for record in records],
+        "ratio": [number(record.ratio, "{:.2f}x" if (record.ratio or 0) >= 0.1 else "{:.1g}x") for record in records],
+        "value error": [number(record.value_error, "{:.1e}") for record in records],
+        "gradient error": [number(record.gradient_error, "{:.1e}") for record in records],
         **{_words(key): [_extra(key, r.extra.get(key)) for r in records] for key in extra if key not in limits},
     }
     columns = {heading: cells for heading, cells in columns.items() if set(cells) != {UNKNOWN}}
-    title = ", ".join([suite, " x ".join(map(str, shape)), records[0].passes])
+    title = ", ".join(filter(None, (first.suite, " x ".join(map(str, first.shape)), first.passes)))
     title += "".join(f", {_words(key)} {value:.0f}" for key, value in limits.items())
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    table.add_column("way", min_width=10, overflow="fold")
+    table.add_column("method", min_width=10, overflow="fold")
     for heading, cells in columns.items():
         words = heading.split()
         width = max(map(len, [*words, *cells]))
@@ -146,7 +162,7 @@ def _table(suite: str, shape: tuple[int, ...], records: list[Record]) -> Table:
 
 
 def _print(console: Console, table: Table) -> None:
-    """A table that is wider than the terminal, or than a pipe is taken for, is broken by it rather than cut."""
+    """Print a table in full: a terminal that is too narrow wraps its lines, but no number is cut."""
     needed = sum((column.min_width or 0) + 1 for column in table.columns) + 1  # with the blanks between them
     console.width = max(console.width, needed)
     console.print(table)
@@ -158,11 +174,4 @@ def _words(key: str) -> str:
 
 
 def _extra(key: str, value: float | None) -> str:
-    return _number(value, "{:.0%}" if key.startswith("share_") else "")
-
-
-def _number(value: float | None, pattern: str = "") -> str:
-    """Three digits and all before the point, if no pattern is given."""
-    if value is None:
-        return UNKNOWN
-    return (pattern or ("{:.3g}" if abs(value) < 100 else "{:.0f}")).format(value)
+    return number(value, "{:.0%}" if key.startswith("share_") else "")

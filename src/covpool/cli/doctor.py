@@ -1,87 +1,93 @@
-"""`covpool doctor`: is this set-up sound?"""
+"""`covpool doctor`: check this installation."""
 
 import importlib.metadata
 import platform
 import shutil
 
-import torch
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 import covpool
-from covpool.kernels import batched_eigh_available, largest_tile
+from covpool.cli._output import Cell, facts
 
 OPTIONAL = {
     "timm": "backbones (models)",
     "torchvision": "backbones, transforms (models)",
     "safetensors": "checkpoints (models)",
     "matplotlib": "plots (plots)",
-    "scikit-image": "demo pictures (plots)",
+    "scikit-image": "images of the demo (plots)",
     "lightning": "training (train)",
     "torchmetrics": "training and evaluation (train)",
     "scikit-learn": "linear SVMs (train)",
     "jinja2": "reports (train)",
-    "tensorboard": "curves (train)",
+    "tensorboard": "learning curves (train)",
     "onnx": "export (export)",
     "onnxruntime": "export (export)",
     "onnxscript": "export (export)",
 }
 
 
-def doctor() -> None:
-    """What is installed, which device will be used, and whether pooling works here."""
-    table = Table(show_header=False)
-    table.add_row("covpool", covpool.__version__)
-    table.add_row("python", platform.python_version())
-    table.add_row("torch", torch.__version__)
-    table.add_row("device", _device())
-    table.add_row("kernels on a GPU", _kernels(torch.cuda.is_available()))
-    table.add_row("eigen-decomposition on a GPU", _eigen_solver(torch.cuda.is_available()))
-    table.add_row(
-        "C++ compiler (torch.compile on a CPU)", shutil.which("g++") or shutil.which("clang++") or "[red]none[/]"
-    )
-    for name, purpose in OPTIONAL.items():
-        table.add_row(f"{name}: {purpose}", _version(name))
-    table.add_row("iSQRT-COV against float64", _self_test())
-    Console().print(table)
+def command() -> None:
+    """Show what is installed, which device covpool uses, and whether pooling works on it."""
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    compiler = shutil.which("g++") or shutil.which("clang++") or Text("none", "red")
+    rows = [
+        ("covpool", covpool.__version__),
+        ("python", platform.python_version()),
+        ("torch", torch.__version__),
+        ("device", _device() if has_gpu else f"CPU, {torch.get_num_threads()} threads"),
+        ("kernels on a GPU", _kernels() if has_gpu else "no GPU"),
+        ("eigen-decomposition on a GPU", _eigen_solver() if has_gpu else "no GPU"),
+        ("C++ compiler (torch.compile on a CPU)", compiler),
+        *((f"{name}: {purpose}", _version(name)) for name, purpose in OPTIONAL.items()),
+        ("iSQRT-COV against float64", _self_test("cuda" if has_gpu else "cpu")),
+    ]
+    Console().print(facts(rows))
 
 
 def _device() -> str:
-    if not torch.cuda.is_available():
-        return f"CPU, {torch.get_num_threads()} threads"
+    import torch
+
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
-def _kernels(has_gpu: bool) -> str:
-    if not has_gpu:
-        return "no GPU"
+def _kernels() -> Cell:
+    import torch
+
+    from covpool.kernels import largest_tile
+
     tile = largest_tile(torch.device("cuda"))
     if not tile:
-        return (
-            "[yellow]torch's operations: ours need Triton and an NVIDIA GPU from compute capability 8.0 on, "
-            "for 10 with torch 2.10, for 11 with torch 2.12 or later[/]"
+        return Text(
+            "torch's operations: covpool's kernels need Triton and an NVIDIA GPU of compute capability 8.0 or later "
+            "(10 needs torch 2.10 or later, 11 needs torch 2.12 or later)",
+            "yellow",
         )
     return f"Triton, tiles of {tile}"
 
 
-def _eigen_solver(has_gpu: bool) -> str:
-    if not has_gpu:
-        return "no GPU"
+def _eigen_solver() -> Cell:
+    from covpool.kernels import batched_eigh_available
+
     if batched_eigh_available():
         return "cuSOLVER, the whole batch at once"
-    return "[yellow]torch.linalg.eigh, one matrix after the other: torch for CUDA 12.6 or later does better[/]"
+    return Text("torch.linalg.eigh, one matrix at a time; torch for CUDA 12.6 or later is faster", "yellow")
 
 
-def _version(name: str) -> str:
+def _version(name: str) -> Cell:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "[yellow]not installed[/]"
+        return Text("not installed", "yellow")
 
 
-def _self_test() -> str:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def _self_test(device: str) -> Cell:
+    import torch
+
     x = torch.randn(2, 49, 64, generator=torch.Generator().manual_seed(0)).to(device)
     oracle = covpool.ops.reference.isqrt_literal(x.double())
     error = float((covpool.ops.isqrt_covariance(x) - oracle).norm() / oracle.norm())
-    return f"relative error {error:.1e}" + ("" if error < 1e-5 else " [red]too large[/]")
+    found = f"relative error {error:.1e}"
+    return found if error < 1e-5 else Text(f"{found}, too large", "red")

@@ -1,4 +1,4 @@
-"""`covpool export`: a checkpoint for deployment, proved before it is announced."""
+"""`covpool export`: a checkpoint as a file for deployment, compared with the original before it is announced."""
 
 from pathlib import Path
 from typing import Annotated, cast
@@ -7,36 +7,41 @@ import typer
 from rich.console import Console
 
 import covpool
-from covpool._check import check_choice
-from covpool.cli.output import output_path
-from covpool.io import FORMATS, Format
+from covpool.cli._output import output_path, say
 
 
-def export(
-    checkpoint: Annotated[Path, typer.Argument(help="a file of covpool.save or `covpool convert`")],
-    to: Annotated[str, typer.Option(help=" or ".join(FORMATS))] = "onnx",
+def command(
+    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of `covpool train`, `convert` or `covpool.save`.")],
+    to: Annotated[str, typer.Option(help="Format to write: onnx, or pt2 (a torch.export program).")] = "onnx",
     out: Annotated[
-        Path | None, typer.Option(help="the file to write; CHECKPOINT with .onnx or .pt2 by default")
+        Path | None, typer.Option(help="File to write. The default is CHECKPOINT with the suffix .onnx or .pt2.")
     ] = None,
     size: Annotated[
         list[int] | None,
-        typer.Option(help="side of the pictures to compare at; once fixes the size, several times leaves it free"),
+        typer.Option(
+            help="Height and width of the test images. Given once, the export accepts only this size; "
+            "given several times, it accepts any size. The default is 224 and 320."
+        ),
     ] = None,
-    channels: Annotated[int, typer.Option(help="of the pictures")] = 3,
+    channels: Annotated[int, typer.Option(help="Number of channels of the images.")] = 3,
 ) -> None:
-    """Write a torch.export program or an ONNX file, run it, and compare it with the checkpoint's own network."""
+    """Export a checkpoint to ONNX or torch.export, run the result and compare it with the original network."""
+    from covpool._check import check_choice
+    from covpool.io import FORMATS, Format, export, read_metadata
+
     check_choice("to", to, FORMATS)
     path = output_path(checkpoint, f".{to}", out)
     console = Console()
-    about = covpool.io.read_metadata(checkpoint)
+    about = read_metadata(checkpoint)
     network = covpool.load(checkpoint)
     sizes = size or [224, 320]
-    console.print(f"{checkpoint}: {network.num_classes} classes", markup=False)
-    with console.status(f"writing {path}, comparing at {', '.join(map(str, sizes))} px"):
+    pixels = f"{', '.join(map(str, sizes))} px"
+    say(console, f"{checkpoint}: {network.num_classes} classes")
+    with console.status(f"writing {path}, comparing at {pixels}"):
         kept = {key: about[key] for key in ("class_names", "preprocessing")}
-        done = covpool.io.export(network, path, to=cast(Format, to), sizes=sizes, channels=channels, metadata=kept)
-    console.print(
-        f"wrote {done.path}, {done.path.stat().st_size / 1e6:.1f} MB: run again on 1 and 5 pictures of "
-        f"{', '.join(map(str, sizes))} px it differs by {done.largest_error:.1e} of the largest output",
-        markup=False,
+        done = export(network, path, to=cast(Format, to), sizes=sizes, channels=channels, metadata=kept)
+    say(
+        console,
+        f"wrote {done.path}, {done.path.stat().st_size / 1e6:.1f} MB; on batches of 1 and 5 images of {pixels} "
+        f"its outputs differ from the network's by {done.largest_error:.1e} of the largest output",
     )

@@ -1,92 +1,86 @@
-"""`covpool probe`: every pool on the same frozen features."""
+"""`covpool probe`: compare pools on the same frozen features."""
 
 import json as json_format
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from covpool._check import require
-from covpool.bench import busy_time, check_picture, environment, peak_memory, time_in_turns
-from covpool.cli.data_option import split_data
-from covpool.cli.device_option import chosen_device
-from covpool.cli.output import make_folder
+from covpool.cli._bars import counting_bar
+from covpool.cli._options import Device, chosen_device, split_data
+from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, say, table
 
 if TYPE_CHECKING:
+    import torch
+
     from covpool.studies.probe import Row, Run
 
-SECONDS = 0.3  # about how long the costs of one pool are measured
+SECONDS = 0.3  # time spent on measuring the costs of one pool
 
 
-def probe_command(
+def command(
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt]")
+        list[str] | None,
+        typer.Argument(help="Settings: key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt]."),
     ] = None,
-    data: Annotated[str, typer.Option(help="the folder of the data set, or NAME:FOLDER as in cub:/data/cub")] = "",
+    data: Annotated[str, typer.Option(help="Folder of the data set, or NAME:FOLDER as in cub:/data/cub.")] = "",
     json: Annotated[
-        Path | None, typer.Option(help="append each result to this file; what is there already is not made again")
+        Path | None,
+        typer.Option(help="Append each result to this file. Results that it contains already are not computed again."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="draw the accuracies into this picture")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="write the table to this file as Markdown")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda; the GPU if there is one")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Plot the accuracies to this image file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")] = None,
+    device: Device = "",
 ) -> None:
-    """Compare pools on frozen features: the backbone's feature maps are computed once, then every pool is trained.
+    """Compare pools on frozen features: compute the feature maps of a backbone once, then train every pool on them.
 
-    The same protocol for all: SGD, cosine, the learning rate of each pool chosen on held-out training images.
+    All pools follow one protocol: SGD with a cosine schedule, the learning rate chosen on held-out training images.
     """
+    import torch
+
+    from covpool._check import require
+
+    require("torchvision", "models")
+    from covpool.bench import check_plot_path, environment
+    from covpool.studies.probe import plot_probe, probe, read_probe, read_runs, summarize
+
     name, root = split_data(data)
     given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
-    require("torchvision", "models")
-    from covpool.studies.probe import probe, read_probe, read_runs, summarize
-
     chosen = read_probe([*(settings or []), *given])
     if plot is not None:
-        check_picture(plot)
+        check_plot_path(plot)
     place = torch.device(chosen_device(device))
     known = read_runs(json) if json is not None else []
     where = environment(place, 0)
     console = Console()
     runs: list[Run] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def tell(what: str, done: int, of: int) -> None:
-            bar.update(task, description=what, completed=done, total=of)
-
-        for run in probe(chosen, device=place, known=known, measure=_costs, on_progress=tell):
+    with counting_bar(console, "reading") as on_progress:
+        for run in probe(chosen, device=place, known=known, measure=_costs, on_progress=on_progress):
             runs.append(run)
             if json is not None and run not in known:
-                make_folder(json)
-                with json.open("a") as file:
-                    file.write(json_format.dumps({**where, **run.as_json()}) + "\n")
+                _append(json, {**where, **run.as_json()})
     rows = summarize(runs)
-    title = (
-        f"{chosen.backbone} on {Path(chosen.data.root).name}, {chosen.reduce_to or 'all'} channels, {where['device']}"
-    )
-    console.print(escape(title), *_tables(rows), sep="\n", highlight=False)
-    console.print(_remarks(runs, known), highlight=False)
+    channels = f"{chosen.reduce_to or 'all'} channels"
+    title = f"{chosen.backbone} on {Path(chosen.data.root).name}, {channels}, {where['device']}"
+    say(console, title)
+    console.print(*_tables(rows), sep="\n")
+    say(console, _remarks(runs, known))
     if markdown is not None:
-        make_folder(markdown)
-        markdown.write_text(_markdown(title, rows))
-        console.print(f"table: {markdown}", markup=False, highlight=False, soft_wrap=True)
+        make_folder(markdown).write_text(_markdown(title, rows))
+        say(console, f"table: {markdown}")
     if plot is not None:
-        from covpool.studies.probe import plot_probe
-
-        make_folder(plot)
-        plot_probe(rows, plot, title)
-        console.print(f"plot: {plot}", markup=False, highlight=False, soft_wrap=True)
+        plot_probe(rows, make_folder(plot), title)
+        say(console, f"plot: {plot}")
 
 
-def _costs(call: Callable[[], None], device: torch.device) -> dict[str, float | None]:
-    timing = time_in_turns({"step": call}, device, SECONDS)["step"]
+def _costs(call: Callable[[], None], device: "torch.device") -> dict[str, float | None]:
+    from covpool.bench import busy_time, peak_memory, time_interleaved
+
+    timing = time_interleaved({"step": call}, device, SECONDS)["step"]
     return {
         "ms_per_batch": timing.median,
         "busy_ms_per_batch": busy_time(call, device),
@@ -94,36 +88,31 @@ def _costs(call: Callable[[], None], device: torch.device) -> dict[str, float | 
     }
 
 
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with make_folder(path).open("a") as file:
+        file.write(json_format.dumps(line) + "\n")
+
+
 HEADINGS = (
-    "pool",
-    "top-1 %",
-    "minus the best",
-    "minus avg",
-    "size",
-    "parameters: pool + classifier",
-    "ms/image",
-    "of it busy",
-    "peak MiB",
-    "training s",
-    "lr",
-    "remarks",
+    *("pool", "top-1 %", "minus the best", "minus avg", "size", "parameters: pool + classifier"),
+    *("ms/image", "GPU busy ms/image", "peak MiB", "training s", "lr", "remarks"),
 )
 
 
 def _cells(row: "Row") -> list[str]:
     if row.group == "failed":
-        return [row.pool, *["-"] * (len(HEADINGS) - 2), row.note]
+        return [row.pool, *[UNKNOWN] * (len(HEADINGS) - 2), row.note]
     first, compared = row.runs[0], row.group != "diverged"
     return [
         row.pool,
-        f"{100 * row.top1:.1f} ({_percent(row.interval, '{:.1f}')})",
-        _percent(row.to_best, "{:+.1f}") if compared else "-",
-        _percent(row.to_reference, "{:+.1f}") if row.to_reference else "-",
+        f"{100 * row.top1:.1f} ({percent_interval(row.interval)})",
+        percent_interval(row.to_best, "{:+.1f}") if compared else UNKNOWN,
+        percent_interval(row.to_reference, "{:+.1f}") if row.to_reference else UNKNOWN,
         str(first.size),
         f"{first.pool_parameters} + {first.classifier_parameters}",
-        _number(_per_image(row, "ms_per_batch"), "{:.3g}"),
-        _number(_per_image(row, "busy_ms_per_batch"), "{:.3g}"),
-        _number(row.cost("peak_mib"), "{:.0f}"),
+        number(_per_image(row, "ms_per_batch"), "{:.3g}"),
+        number(_per_image(row, "busy_ms_per_batch"), "{:.3g}"),
+        number(row.cost("peak_mib"), "{:.0f}"),
         f"{row.seconds:.1f}",
         f"{first.lr:g}",
         row.note,
@@ -131,16 +120,15 @@ def _cells(row: "Row") -> list[str]:
 
 
 def _tables(rows: "list[Row]") -> Iterator[Table]:
-    """One per group: nothing is ranked within. Columns that say nothing are left out, to fit into a terminal."""
+    """One table per group, without ranking inside it. Empty columns are left out to fit into a terminal."""
     cells = {row.pool: _cells(row) for row in rows}
-    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", "-") for line in cells.values())]
+    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", UNKNOWN) for line in cells.values())]
     for heading, members in _groups(rows):
-        table = Table(title=heading, title_justify="left")
-        for column in (HEADINGS[i] for i in shown):
-            table.add_column(column, justify="left" if column in ("pool", "remarks") else "right", overflow="fold")
-        for row in members:
-            table.add_row(*(escape(cells[row.pool][i]) for i in shown))
-        yield table
+        lines = [[cells[row.pool][i] for i in shown] for row in members]
+        made = table([HEADINGS[i] for i in shown], lines, title=heading)
+        made.title_justify = "left"
+        made.columns[-1].justify = "left" if HEADINGS[shown[-1]] == "remarks" else "right"
+        yield made
 
 
 def _markdown(title: str, rows: "list[Row]") -> str:
@@ -161,18 +149,10 @@ def _groups(rows: "list[Row]") -> "Iterator[tuple[str, list[Row]]]":
 def _remarks(runs: "list[Run]", known: "list[Run]") -> str:
     reused = sum(run in known for run in runs)
     images = max((run.images for run in runs), default=0)
-    taken = f"; {reused} of {len(runs)} results were in the file already" if reused else ""
-    return f"{images} test images; within a group the order is that of the representation size, no ranking{taken}"
+    taken = f"; {reused} of {len(runs)} results come from the file" if reused else ""
+    return f"{images} test images; pools in a group are ordered by representation size, not ranked{taken}"
 
 
 def _per_image(row: "Row", cost: str) -> float | None:
     batch = row.cost(cost)
     return None if batch is None else batch / row.runs[0].batch_size
-
-
-def _percent(interval: tuple[float, float], pattern: str) -> str:
-    return " to ".join(pattern.format(100 * bound) for bound in interval)
-
-
-def _number(value: float | None, pattern: str) -> str:
-    return "-" if value is None else pattern.format(value)

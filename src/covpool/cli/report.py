@@ -1,4 +1,4 @@
-"""`covpool report`: the page on a run, written anew."""
+"""`covpool report`: the HTML report of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,23 +6,29 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from covpool._check import require
-from covpool.cli.device_option import chosen_device
+from covpool.cli._options import chosen_device
+from covpool.cli._output import say
 
 
-def report(
-    run: Annotated[Path, typer.Argument(help="the folder of a run, finished or not")],
-    root: Annotated[str, typer.Option(help="where the data lie now, if not where the recipe says")] = "",
-    device: Annotated[str, typer.Option(help="cpu or cuda; the recipe's, else the GPU if there is one")] = "",
+def command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")],
+    root: Annotated[
+        str, typer.Option(help="Folder of the data set, if it is not where the recipe of the run says.")
+    ] = "",
+    device: Annotated[
+        str, typer.Option(help="Device to run on: cpu or cuda. The default is the one in the run's recipe.")
+    ] = "",
 ) -> None:
-    """Write RUN/report.html: curves, accuracy, mistakes with pictures, spectra, settings, timings, in one file."""
+    """Write RUN/report.html: curves, accuracy, mistakes with images, spectra, settings and timings in one file."""
+    from covpool._check import require
+
     require("jinja2", "train")
     from covpool.data.sets import open_data
     from covpool.recipe import RECIPE_FILE, read_recipe
-    from covpool.report import write_report  # seconds, which the other commands need not wait
+    from covpool.report import write_report
 
     moved = open_data(read_recipe(run / RECIPE_FILE, [f"data.root={root}"]).data) if root else None
     console = Console()
-    with console.status("judging the test images"):
+    with console.status("evaluating the test images"):
         path = write_report(run, splits=moved, device=chosen_device(device) if device else "auto")
-    console.print(f"wrote {path}", markup=False, highlight=False)
+    say(console, f"wrote {path}")

@@ -1,4 +1,4 @@
-"""`covpool train`: a recipe in, checkpoints and a log out."""
+"""`covpool train`: train a network by a recipe."""
 
 import os
 from fnmatch import fnmatchcase
@@ -8,87 +8,104 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from covpool._check import require
 from covpool._errors import CovpoolError
-from covpool.cli.errors import INTERRUPTED
-from covpool.cli.progress import ProgressBar
-from covpool.engine.training import Stopped
-from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, to_toml
+from covpool.cli._errors import INTERRUPTED
+from covpool.cli._options import RecipeName
+from covpool.cli._output import say
+from covpool.cli._training_bar import TrainingBar
 
 if TYPE_CHECKING:
     from covpool.engine.training import Result
+    from covpool.recipe import Recipe
 
-# What may differ when a run is resumed: nothing of the result depends on it.
+# Settings that may change when a run is resumed, because they do not affect the result.
 CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "train.save_every")
 
 
-def train_command(
-    recipe: Annotated[str, typer.Argument(help="a TOML file, or the name of a recipe of covpool's")] = "",
-    settings: Annotated[list[str] | None, typer.Argument(help="table.key=value, as in optimizer.lr=0.01")] = None,
+def command(
+    recipe: RecipeName = "",
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="Settings that replace those of the recipe, such as optimizer.lr=0.01.")
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "--run", help="folder of the run, runs/NAME by default; torchrun knows --out only"),
+        typer.Option(
+            "--out", "--run", help="Folder of the run. The default is runs/NAME. Under torchrun use --out, not --run."
+        ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="the folder of a run to go on with")] = None,
-    report: Annotated[bool, typer.Option(help="write report.html at the end")] = True,
-    dry_run: Annotated[bool, typer.Option(help="print the recipe with every setting, and stop")] = False,
+    resume: Annotated[Path | None, typer.Option(help="Folder of a stopped run to continue.")] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
+    dry_run: Annotated[bool, typer.Option(help="Print the recipe with every setting, without training.")] = False,
 ) -> None:
-    """Train or fine-tune a network: the recipe says all, and settings after it change it.
+    """Train or fine-tune a network as a recipe says. Settings after the recipe change it.
 
     Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE_FILE ...
     """
-    if resume is not None and out is not None:
-        raise CovpoolError("a run is resumed in its own folder: give --resume or --out, not both")
-    if resume is not None:
-        chosen = _resumed(resume, [text for text in (recipe, *(settings or [])) if text])
-    elif recipe:
-        chosen = read_recipe(recipe, settings or [])
-    else:
-        raise CovpoolError("`covpool train` needs a recipe, or --resume and the folder of a run")
+    from covpool._check import require
+    from covpool.recipe import to_toml
+
+    chosen = _chosen_recipe(recipe, settings or [], out, resume)
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return
     require("lightning.fabric", "train")
-    from covpool.engine import leave_processes  # seconds, which the other commands need not wait
-    from covpool.engine.training import train
+    from covpool.engine import leave_processes
+    from covpool.engine.training import Stopped, train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
     console = Console(quiet=not is_first)
     try:
-        with ProgressBar(console) as bar:
+        with TrainingBar(console) as bar:
             result = train(chosen, folder, resume=resume is not None, on_event=bar)
     except Stopped as stopped:
         leave_processes()
-        console.print(str(stopped), markup=False, soft_wrap=True)
+        say(console, str(stopped))
         raise typer.Exit(INTERRUPTED) from None
     leave_processes()
-    console.print(_summary(result), markup=False, highlight=False, soft_wrap=True)
+    say(console, _summary(result))
     if report and is_first:
         _report(folder, chosen, console)
 
 
-def _resumed(run: Path, settings: list[str]) -> Recipe:
+def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: Path | None) -> "Recipe":
+    from covpool.recipe import read_recipe
+
+    if resume is not None and out is not None:
+        raise CovpoolError("a run is resumed in its own folder: give --resume or --out, not both")
+    if resume is not None:
+        return _resumed(resume, [text for text in (recipe, *settings) if text])
+    if not recipe:
+        raise CovpoolError("`covpool train` needs a recipe, or --resume and the folder of a run")
+    return read_recipe(recipe, settings)
+
+
+def _resumed(run: Path, settings: list[str]) -> "Recipe":
+    from covpool.recipe import RECIPE_FILE, read_recipe
+
     for setting in settings:
         if "=" not in setting:
             raise CovpoolError(f"a run is resumed with the recipe in its folder: leave {setting!r} out")
         if not any(fnmatchcase(setting.partition("=")[0], key) for key in CHANGEABLE):
             raise CovpoolError(
-                f"{setting!r} cannot change in a run that is resumed; only {', '.join(CHANGEABLE)} can: start a new run"
+                f"{setting!r} cannot change in a resumed run; only {', '.join(CHANGEABLE)} can: start a new run"
             )
     if not (run / RECIPE_FILE).is_file():
         raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
     return read_recipe(run / RECIPE_FILE, settings)
 
 
-def _report(run: Path, recipe: Recipe, console: Console) -> None:
-    require("jinja2", "train")
+def _report(run: Path, recipe: "Recipe", console: Console) -> None:
+    from covpool._check import require
     from covpool.data.sets import open_data
+
+    require("jinja2", "train")
     from covpool.report import write_report
 
-    with console.status("judging the test images for the report"):
-        path = write_report(run, splits=open_data(recipe.data))  # where they lie now, which the folder may not know
-    console.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
+    with console.status("evaluating the test images for the report"):
+        # The recipe in the folder may name the old place of data that were moved before this resume.
+        path = write_report(run, splits=open_data(recipe.data))
+    say(console, f"report: {path}")
 
 
 def _summary(result: "Result") -> str:

@@ -1,13 +1,13 @@
 """The embedded default: average and covariance pooling compared on real pictures, from scratch, in minutes on a CPU."""
 
 from covpool.demo._folder import PAGE, PLOT, conclude, prepare
-from covpool.demo._results import Row, verdict
+from covpool.demo._results import PoolResult, verdict
 from covpool.demo._trainings import Training, train_all
 
 __all__ = [
     "PAGE",
     "PLOT",
-    "Row",
+    "PoolResult",
     "Training",
     "conclude",
     "prepare",

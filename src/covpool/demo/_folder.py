@@ -7,7 +7,7 @@ from covpool._errors import CovpoolError
 from covpool.demo._page import write_page
 from covpool.demo._pictures import write_tiles
 from covpool.demo._plots import plot_png
-from covpool.demo._results import Row, gather
+from covpool.demo._results import PoolResult, gather
 from covpool.demo._trainings import Training, plan
 
 TILES, PLOT, PAGE = "tiles", "demo.png", "demo.html"
@@ -24,7 +24,7 @@ def prepare(out: Path, *, seeds: int = 3, epochs: int | None = None) -> list[Tra
     return trainings
 
 
-def conclude(out: Path, trainings: Sequence[Training]) -> list[Row]:
+def conclude(out: Path, trainings: Sequence[Training]) -> list[PoolResult]:
     """Judge finished trainings, and write the plot and the page."""
     rows = gather(trainings)
     plot_png(rows, out / PLOT)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from covpool.demo._pictures import PARTS, PICTURES, SIZE
 from covpool.demo._plots import plots_for_page
-from covpool.demo._results import Row, verdict
+from covpool.demo._results import PoolResult, verdict
 from covpool.io import replacing
 from covpool.recipe import Recipe, to_toml
 from covpool.report import render_page
@@ -15,7 +15,7 @@ TEMPLATE = Path(__file__).parent / "demo.html.jinja"
 EXAMPLES = 8  # tiles of a part that are shown of every photograph
 
 
-def write_page(path: Path, rows: Sequence[Row], recipe: Recipe) -> None:
+def write_page(path: Path, rows: Sequence[PoolResult], recipe: Recipe) -> None:
     """Write the page.
 
     Args:

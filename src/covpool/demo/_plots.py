@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from covpool._check import require
-from covpool.demo._results import Row
+from covpool.demo._results import PoolResult
 from covpool.report import COLORS, GRID, SETTINGS, TEXT, draw
 
 OPAQUE = ("#2568a8", "#c65a1e", "#2c8656", "#7a52b3")  # the page's colours by day
 SHOWN = 1e-5  # eigenvalues below this part of the largest are not shown
 
 
-def plot_png(rows: Sequence[Row], path: Path) -> None:
+def plot_png(rows: Sequence[PoolResult], path: Path) -> None:
     """Accuracy, learning curves and spectra side by side."""
     matplotlib = require("matplotlib", "plots")
     figure_class = require("matplotlib.figure", "plots").Figure
@@ -28,7 +28,7 @@ def plot_png(rows: Sequence[Row], path: Path) -> None:
         figure.savefig(path, dpi=110)
 
 
-def plots_for_page(rows: Sequence[Row]) -> list[str]:
+def plots_for_page(rows: Sequence[PoolResult]) -> list[str]:
     """The same, each as SVG."""
     return [
         draw("accuracies", partial(accuracies, rows=rows, colors=COLORS), about="Accuracy of every pool"),
@@ -37,7 +37,7 @@ def plots_for_page(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def accuracies(axes: Any, rows: Sequence[Row], colors: Sequence[str]) -> None:
+def accuracies(axes: Any, rows: Sequence[PoolResult], colors: Sequence[str]) -> None:
     """The mean with its interval, and a ring for every seed."""
     for place, (row, color) in enumerate(zip(rows, colors, strict=True)):
         low, high = row.interval
@@ -55,7 +55,7 @@ def accuracies(axes: Any, rows: Sequence[Row], colors: Sequence[str]) -> None:
     axes.set_title("Accuracy after the last epoch")
 
 
-def curves(axes: Any, rows: Sequence[Row], colors: Sequence[str]) -> None:
+def curves(axes: Any, rows: Sequence[PoolResult], colors: Sequence[str]) -> None:
     """Test accuracy over the epochs, mean of the seeds."""
     for row, color in zip(rows, colors, strict=True):
         axes.plot(row.curve.x, [100 * y for y in row.curve.y], color=color, label=row.name, marker="o", markersize=3.5)
@@ -66,7 +66,7 @@ def curves(axes: Any, rows: Sequence[Row], colors: Sequence[str]) -> None:
     axes.legend(loc="lower right")
 
 
-def spectra(axes: Any, rows: Sequence[Row], colors: Sequence[str]) -> None:
+def spectra(axes: Any, rows: Sequence[PoolResult], colors: Sequence[str]) -> None:
     """How eigenvalues fall from the largest on: of the covariance that enters a pool, and after its square root."""
     for row, color in zip(rows, colors, strict=True):
         if row.pool == "isqrt" and row.spectra.after is not None:

@@ -19,7 +19,7 @@ NAMES = {"avg": "average (GAP)", "cov": "plain covariance", "bcnn": "B-CNN", "is
 
 
 @dataclass(frozen=True)
-class Row:
+class PoolResult:
     """One pool.
 
     Attributes:
@@ -55,7 +55,7 @@ class Row:
         return NAMES[self.pool]
 
 
-def gather(trainings: Sequence[Training]) -> list[Row]:
+def gather(trainings: Sequence[Training]) -> list[PoolResult]:
     """The rows of the table from the folders of finished trainings: logs, and last checkpoints judged anew."""
     splits = open_data(trainings[0].recipe.data)
     by_pool: dict[str, list[Training]] = {}
@@ -65,7 +65,7 @@ def gather(trainings: Sequence[Training]) -> list[Row]:
     return [_row(group, right[pool], right[BASELINE], splits) for pool, group in by_pool.items()]
 
 
-def verdict(row: Row) -> str:
+def verdict(row: PoolResult) -> str:
     """What may be said of a pool against average pooling."""
     if row.difference is None or row.difference_interval is None:
         return "the baseline"
@@ -80,12 +80,12 @@ def _row(
     right: Tensor,  # (seeds, tiles)
     baseline: Tensor,  # (seeds, tiles)
     splits: Splits,
-) -> Row:
+) -> PoolResult:
     first = trainings[0]
     histories = [History.read(training.run) for training in trainings]
     network = _checkpoint(first.run).network
     is_baseline = first.pool == BASELINE
-    return Row(
+    return PoolResult(
         pool=first.pool,
         top1=float(right.mean()),
         seeds=right.mean(1).tolist(),

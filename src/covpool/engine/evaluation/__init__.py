@@ -4,7 +4,7 @@ from covpool.engine.evaluation._evaluate import Checkpoint, Protocol, check_clas
 from covpool.engine.evaluation._intervals import Interval, paired_bootstrap, wilson
 from covpool.engine.evaluation._judgement import ClassAccuracy, Judgement, judge
 from covpool.engine.evaluation._pooled import cached, file_digest, file_marks
-from covpool.engine.evaluation._predict import predict
+from covpool.engine.evaluation._predict import Prediction, predict
 from covpool.engine.evaluation._submission import write_submission
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "ClassAccuracy",
     "Interval",
     "Judgement",
+    "Prediction",
     "Protocol",
     "cached",
     "check_classes",

@@ -9,7 +9,7 @@ import torch
 
 import covpool
 from cli.runner import refused, run
-from covpool.cli.evaluate import data_of
+from covpool.cli.eval import data_of
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._transforms import preprocessing
 from trees import break_picture, make_folder
@@ -39,7 +39,7 @@ def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, 
     result = run("eval", checkpoint, "--data", root, "--workers", 0, "--device", "cpu", "--flip", "--json", out)
     assert result.exit_code == 0, result.output
     assert "top-1" in result.output and "worst classes" in result.output
-    assert "12 images; central crop, averaged over the mirror images; calibration" in result.output
+    assert "12 images; central crop, averaged over flips; calibration" in result.output
     found = json.loads(out.read_text())
     assert found["images"] == 12 and sorted(row["name"] for row in found["by_class"]) == CLASSES
     assert f"{found['top1']:.2%}" in result.output
@@ -61,16 +61,18 @@ def test_parts_and_split_of_another_data_set_are_not_those_of_the_recipe(tmp_pat
 
 def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "no folder" in refused("eval", checkpoint, "--data", tmp_path / "none")
-    assert "--crops must be 1 or 10" in refused("eval", checkpoint, "--crops", 5)
-    assert "softmax or svm" in refused("eval", checkpoint, "--classifier", "forest")
+    assert "`--crops` must be one of [1, 10]; got 5" in refused("eval", checkpoint, "--crops", 5)
+    assert "`--classifier` must be one of" in refused("eval", checkpoint, "--classifier", "forest")
     assert "leave --crops out" in refused("eval", checkpoint, "--classifier", "svm", "--crops", 10)
     assert "--device must be cpu" in refused("eval", checkpoint, "--device", "abacus", "--workers", 0)
     assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
     assert "numbered splits of dtd; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
     assert "--workers must be 0" in refused("eval", checkpoint, "--workers", -1)
-    (root / "test" / "class1" / "test_1_0.png").write_text("no picture")  # which is refused when it is read
-    assert "only inat2018" in refused("eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv")
+    (root / "test" / "class1" / "test_1_0.png").write_text("not an image")  # which is refused when it is read
+    assert "the image numbers of inat2018" in refused(
+        "eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv"
+    )
 
 
 def test_predictions_as_table_and_json(checkpoint: Path, root: Path) -> None:
@@ -79,7 +81,7 @@ def test_predictions_as_table_and_json(checkpoint: Path, root: Path) -> None:
     assert table.exit_code == 0 and "%" in table.output
     result = run("predict", checkpoint, root / "test" / "class1", "--json", "--device", "cpu")
     lines = [json.loads(line) for line in result.output.splitlines()]
-    assert [line["picture"] for line in lines] == [str(path) for path in pictures]
+    assert [line["image"] for line in lines] == [str(path) for path in pictures]
     for line in lines:
         values = [entry["probability"] for entry in line["classes"]]
         assert sum(values) == pytest.approx(1, abs=1e-5) and values == sorted(values, reverse=True)
@@ -95,10 +97,10 @@ def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path
 
 
 def test_a_broken_picture_is_refused_with_the_option_that_skips_it(checkpoint: Path, root: Path) -> None:
-    (root / "test" / "class1" / "test_1_0.png").write_text("no picture")
+    (root / "test" / "class1" / "test_1_0.png").write_text("not an image")
     said = refused("eval", checkpoint, "--workers", 0, "--device", "cpu")
     assert "test_1_0.png cannot be read (not a picture, or damaged)" in said and "add --skip-broken" in said
-    assert "11 images; 1 left out" in run("eval", checkpoint, "--workers", 0, "--skip-broken").output
+    assert "11 images; 1 skipped" in run("eval", checkpoint, "--workers", 0, "--skip-broken").output
 
 
 def test_names_in_brackets_are_shown_as_they_are(checkpoint: Path, root: Path, tmp_path: Path) -> None:
@@ -112,5 +114,5 @@ def test_names_in_brackets_are_shown_as_they_are(checkpoint: Path, root: Path, t
 
 def test_nothing_to_predict(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no pictures" in refused("predict", checkpoint, tmp_path / "empty")
+    assert "no images" in refused("predict", checkpoint, tmp_path / "empty")
     assert "no file" in refused("predict", checkpoint, tmp_path / "none.jpg")

@@ -2,12 +2,12 @@ import io
 
 from rich.console import Console
 
-from covpool.cli.progress import ProgressBar
+from covpool.cli._training_bar import TrainingBar
 
 
 def test_what_is_said() -> None:
     screen = io.StringIO()
-    with ProgressBar(Console(file=screen, width=160)) as bar:
+    with TrainingBar(Console(file=screen, width=160)) as bar:
         bar({"event": "stage", "step": 0, "total_steps": 20, "notes": ["the backbone from file.pth"]})
         bar({"event": "caching", "step": 0, "done": 3, "count": 3})
         bar({"event": "tick", "step": 10, "epoch": 1})
@@ -32,23 +32,23 @@ def test_what_is_said() -> None:
     for words in (
         "the backbone from file.pth",
         "10/20",
-        "loss 1.500  accuracy 25.0%  100 images/s, waits 89%",
-        "cannot be read and is left out: a/[b].jpg",
+        "loss 1.500  accuracy 25.0%  100 images/s, 89% of the time waiting for images",
+        "skipping an image that cannot be read: a/[b].jpg",
         "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  7 s",
-        "epoch 2: loss 1.4000  accuracy 30.00%  test: not judged",
+        "epoch 2: loss 1.4000  accuracy 30.00%  test: not evaluated",
     ):
         assert words in said, words
 
 
 def test_nothing_is_left_of_a_bar_that_never_began() -> None:
     screen = io.StringIO()
-    with ProgressBar(Console(file=screen)):
+    with TrainingBar(Console(file=screen)):
         pass
     assert not screen.getvalue().strip()
 
 
 def test_lines_are_not_broken_so_that_paths_can_be_copied() -> None:
     screen, path = io.StringIO(), "birds/" + "a long name/" * 20 + "1.jpg"
-    with ProgressBar(Console(file=screen, width=80)) as bar:
+    with TrainingBar(Console(file=screen, width=80)) as bar:
         bar({"event": "broken", "step": 10, "part": "train", "path": path})
     assert path in screen.getvalue()

@@ -1,0 +1,38 @@
+"""Start-up time: what `covpool --help` and importing covpool cost, compared with importing torch."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import torch
+
+from covpool.bench._measure import time_interleaved
+from covpool.bench._record import Record
+
+COMMANDS = {
+    "import torch": ("-c", "import torch"),
+    "from covpool import create_pool": ("-c", "from covpool import create_pool"),
+    "import covpool": ("-c", "import covpool"),
+    "covpool --help": ("-m", "covpool", "--help"),
+}
+
+
+def startup(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Measure the wall time of new Python processes, interleaved. The seed has no effect."""
+    calls = {name: _process(arguments) for name, arguments in COMMANDS.items()}
+    timings = time_interleaved(calls, torch.device("cpu"), seconds)
+    for name, timing in timings.items():
+        yield Record(
+            suite="startup",
+            name=name,
+            shape=(),
+            passes="new process",
+            median_ms=timing.median,
+            p20_ms=timing.p20,
+            p80_ms=timing.p80,
+            ratio=timings["import torch"].median / timing.median,
+        )
+
+
+def _process(arguments: tuple[str, ...]) -> Callable[[], object]:
+    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True)

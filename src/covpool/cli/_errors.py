@@ -1,0 +1,44 @@
+"""Users' mistakes end in one readable line."""
+
+import functools
+import os
+from collections.abc import Callable
+
+import typer
+
+from covpool._errors import CovpoolError
+
+MISTAKE, INTERRUPTED = 2, 130  # exit codes; shells report 130 after Ctrl-C
+
+
+def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command so that a user's mistake (CovpoolError) or a file error (OSError) ends in one line.
+
+    A GPU that runs out of memory counts as a mistake too. Any other exception is a bug and keeps its traceback.
+    COVPOOL_TRACEBACK=1 in the environment shows every traceback.
+    """
+
+    @functools.wraps(command)
+    def run(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            message = _explain(error)
+            if message is None or os.environ.get("COVPOOL_TRACEBACK"):
+                raise
+            typer.echo(f"covpool: {message}", err=True)
+            raise typer.Exit(MISTAKE) from error
+
+    return run
+
+
+def _explain(error: Exception) -> str | None:
+    """The line to show for a user's mistake; None for a bug."""
+    if isinstance(error, (CovpoolError, OSError)):
+        return str(error)
+    if type(error).__name__ == "OutOfMemoryError":  # torch's; importing torch for its class would take seconds
+        return f"the GPU is out of memory ({str(error).split('. ')[0]}): use smaller batches or images, or --device cpu"
+    return None

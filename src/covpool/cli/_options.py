@@ -1,0 +1,44 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from covpool._errors import CovpoolError
+
+Device = Annotated[str, typer.Option(help="Device to run on: cpu or cuda. The default is the GPU if there is one.")]
+Flip = Annotated[bool, typer.Option(help="Average the scores of each image and its flipped copy.")]
+RecipeName = Annotated[str, typer.Argument(help="Recipe: a TOML file, or a name from `covpool list --recipes`.")]
+
+
+def chosen_device(asked: str) -> str:
+    """Return the device asked for if this machine has it; by default the GPU if there is one.
+
+    >>> chosen_device("cpu")
+    'cpu'
+    """
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if not asked:
+        return "cuda" if has_gpu else "cpu"
+    try:
+        device = torch.device(asked)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()):
+        return asked
+    expected = "cpu or a GPU of this machine" if has_gpu else "cpu, because this machine has no GPU"
+    raise CovpoolError(f"--device must be {expected}; got {asked!r}")
+
+
+def split_data(asked: str) -> tuple[str, str]:
+    """Split NAME:FOLDER into name and folder. The name is empty if only a folder is given.
+
+    >>> split_data("cub:/data/CUB_200_2011"), split_data("/data/birds")
+    (('cub', '/data/CUB_200_2011'), ('', '/data/birds'))
+    """
+    from covpool.data.sets import SETS
+
+    name, colon, root = asked.partition(":")
+    return (name, root) if colon and name in SETS else ("", asked)

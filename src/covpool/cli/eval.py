@@ -1,0 +1,158 @@
+"""`covpool eval`: checkpoints on a data set."""
+
+import json as json_format
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.console import Console
+
+from covpool._errors import CovpoolError
+from covpool.cli._bars import counting_bar
+from covpool.cli._options import Device, Flip, chosen_device, split_data
+from covpool.cli._output import make_folder, say, table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from covpool.data import Data
+    from covpool.data.sets import Splits
+    from covpool.engine.evaluation import Judgement, Protocol
+
+CLASSES_SHOWN = 10
+
+
+def command(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(help="Checkpoints to evaluate. The scores of several checkpoints are averaged.")
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Folder of the data set, or NAME:FOLDER as in cub:/data/CUB_200_2011. "
+            "The default is the data set in the recipe of the checkpoint."
+        ),
+    ] = "",
+    split: Annotated[int, typer.Option(help="Split of DTD, 1 to 10. The default, 0, is the one in the recipe.")] = 0,
+    crops: Annotated[int, typer.Option(help="Number of crops per image: 1 (central) or 10.")] = 1,
+    flip: Flip = False,
+    classifier: Annotated[
+        str,
+        typer.Option(help="Classifier: softmax (the network's own), or svm (one-vs-all SVMs on the pooled features)."),
+    ] = "softmax",
+    features: Annotated[Path, typer.Option(help="Folder in which the pooled features for the SVM are cached.")] = Path(
+        "features"
+    ),
+    batch_size: Annotated[int, typer.Option(help="Number of images per batch.")] = 64,
+    workers: Annotated[int, typer.Option(help="Number of processes that read images.")] = 2,
+    skip_broken: Annotated[bool, typer.Option(help="Skip images that cannot be read instead of stopping.")] = False,
+    device: Device = "",
+    json: Annotated[Path | None, typer.Option(help="Write all results to this file as JSON.")] = None,
+    submission: Annotated[
+        Path | None,
+        typer.Option(help="Write the submission file of iNaturalist, three classes per test image, to this path."),
+    ] = None,
+) -> None:
+    """Evaluate checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration error."""
+    _check(crops, classifier, batch_size, workers)
+    from covpool.data.sets import open_data
+    from covpool.engine.evaluation import Protocol, judge, write_submission
+
+    chosen = replace(data_of(checkpoints[0], data, split), workers=workers, broken="skip" if skip_broken else "refuse")
+    splits = open_data(chosen)
+    test = splits.test
+    if submission is not None and not test.ids:
+        raise CovpoolError(
+            f"--submission needs the image numbers of inat2018's test set; got {chosen.name!r}, {chosen.test_on}: "
+            "leave it out, or name the data with --data inat2018:FOLDER"
+        )
+    console = Console()
+    protocol = Protocol(
+        crops=cast(Any, crops),
+        flip=flip,
+        classifier=cast(Any, classifier),
+        batch_size=batch_size,
+        device=chosen_device(device),
+        features=features if classifier == "svm" else None,
+    )
+    scores, targets = _scores(checkpoints, splits, chosen, protocol, console)
+    if submission is not None:
+        write_submission(make_folder(submission), scores, test)
+        say(console, f"wrote the classes of {len(test)} images to {submission}")
+        return
+    found = judge(scores, targets, test.classes, probabilities=classifier == "softmax")
+    _show(found, protocol, console)
+    if json is not None:
+        settings: dict[str, object] = {"crops": crops, "flip": flip, "classifier": classifier}
+        settings |= {"checkpoints": [str(path) for path in checkpoints], "data": chosen.name, "split": chosen.split}
+        make_folder(json).write_text(json_format.dumps({**settings, **found.as_json()}, indent=2) + "\n")
+        say(console, f"wrote {json}")
+
+
+def _check(crops: int, classifier: str, batch_size: int, workers: int) -> None:
+    from covpool._check import check_choice, check_positive_int
+
+    check_positive_int("--batch-size", batch_size)
+    check_choice("--crops", crops, (1, 10))
+    check_choice("--classifier", classifier, ("softmax", "svm"))
+    if workers < 0:
+        raise CovpoolError(f"--workers must be 0 (read images in this process) or more; got {workers}")
+    if classifier == "svm" and crops != 1:
+        raise CovpoolError("--classifier svm uses the central crop and its flipped copy: leave --crops out")
+
+
+def data_of(checkpoint: Path, asked: str, split: int) -> "Data":
+    """Return the data set to evaluate on: the one asked for, or else the one in the checkpoint's recipe."""
+    from covpool.data import Data
+    from covpool.io import read_metadata
+
+    kept = ((read_metadata(checkpoint)["recipe_extra"] or {}).get("training") or {}).get("data")
+    own = Data(**kept) if kept else Data()
+    if asked:
+        name, root = split_data(asked)
+        known = own if name in ("", own.name) else Data()  # the recipe's parts and split belong to its own data set
+        chosen = replace(known, name=name or own.name, root=root)
+    elif kept:
+        chosen = own
+    else:
+        raise CovpoolError(f"{checkpoint} does not say which data it was trained on: name the folder with --data")
+    return replace(chosen, split=split or chosen.split, cache="none")
+
+
+def _scores(
+    checkpoints: list[Path], splits: "Splits", data: "Data", protocol: "Protocol", console: Console
+) -> "tuple[Tensor, Tensor]":
+    """Scores and targets of the test images, under a progress bar."""
+    from covpool.data import BrokenImage
+    from covpool.engine.evaluation import fused_scores
+
+    try:
+        with counting_bar(console, "reading") as on_progress:
+            return fused_scores(checkpoints, splits, data, replace(protocol, on_progress=on_progress))
+    except BrokenImage as broken:
+        raise CovpoolError(
+            f"{broken.path} cannot be read ({broken.reason}): repair or remove it, or add --skip-broken"
+        ) from broken
+
+
+def _show(found: "Judgement", protocol: "Protocol", console: Console) -> None:
+    rows = []
+    for name, value in found.accuracy.items():
+        low, high = found.interval[name]
+        rows.append((name.replace("top", "top-"), f"{value:.2%}", f"{1 - value:.2%}", f"{low:.2%} to {high:.2%}"))
+    console.print(table(("", "accuracy", "error", "95 % interval of the accuracy"), rows))
+    skipped = f"; {found.unread} skipped" if found.unread else ""
+    calibration = "" if found.calibration_error is None else f"; calibration error {found.calibration_error:.3f}"
+    console.print(f"{found.images} images{skipped}; {_describe(protocol)}{calibration}", highlight=False)
+    worst = found.by_class[:CLASSES_SHOWN]
+    classes = [(row.name, str(row.images), f"{row.top1:.1%}") for row in worst]
+    console.print(table(("class", "images", "top-1"), classes, title=f"the {len(worst)} worst classes"))
+
+
+def _describe(protocol: "Protocol") -> str:
+    """The evaluation protocol in words."""
+    if protocol.classifier == "svm":
+        return "SVMs, averaged over flips"
+    crops = "central crop" if protocol.crops == 1 else "ten crops"
+    return crops + ", averaged over flips" * protocol.flip
