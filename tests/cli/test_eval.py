@@ -12,7 +12,7 @@ from cli.runner import refused, run
 from covpool.cli.eval import data_of
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._transforms import preprocessing
-from trees import break_picture, make_folder
+from trees import break_image, make_folder
 
 CLASSES = ["class0", "class1", "class2"]
 
@@ -89,7 +89,7 @@ def test_predictions_as_table_and_json(checkpoint: Path, root: Path) -> None:
 
 def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path, root: Path) -> None:
     pictures = sorted((root / "test" / "class1").iterdir())
-    break_picture(pictures[1])
+    break_image(pictures[1])
     result = run("predict", checkpoint, *pictures, "--json", "--device", "cpu")
     lines = [json.loads(line) for line in result.output.splitlines()]
     assert result.exit_code == 1 and len(lines) == len(pictures)
@@ -99,7 +99,7 @@ def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path
 def test_a_broken_picture_is_refused_with_the_option_that_skips_it(checkpoint: Path, root: Path) -> None:
     (root / "test" / "class1" / "test_1_0.png").write_text("not an image")
     said = refused("eval", checkpoint, "--workers", 0, "--device", "cpu")
-    assert "test_1_0.png cannot be read (not a picture, or damaged)" in said and "add --skip-broken" in said
+    assert "test_1_0.png cannot be read (not an image, or damaged)" in said and "add --skip-broken" in said
     assert "11 images; 1 skipped" in run("eval", checkpoint, "--workers", 0, "--skip-broken").output
 
 

@@ -45,7 +45,7 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
 def test_numbers_of_which_nobody_knows_the_white_are_refused(kind: type, tmp_path: Path) -> None:
     path = tmp_path / "grey.tif"
     Image.fromarray(np.ones((3, 4), kind)).save(path)
-    with pytest.raises(BrokenImage, match=r"grey.tif cannot be read \(TIFF in PIL's mode . has no known range"):
+    with pytest.raises(BrokenImage, match=r"grey.tif cannot be read \(TIFF in PIL's mode . has no defined range"):
         Images([path], [0], ("one",)).load(0)
 
 
@@ -60,12 +60,12 @@ def test_a_palette_with_transparency_is_read_without_a_warning(tmp_path: Path) -
 def test_what_cannot_be_read_is_named_with_its_reason(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("picture.png" if kind == "truncated png" else "picture.jpg")
     if kind.startswith("truncated"):
-        trees.break_picture(trees.picture(path))
+        trees.break_image(trees.write_image(path))
     elif kind == "folder":
         path.mkdir()
     elif kind != "missing":
         path.write_text("no picture" if kind == "text" else "")
-    with pytest.raises(BrokenImage, match=r"picture\..* cannot be read \(.+\): mend .* data.broken") as caught:
+    with pytest.raises(BrokenImage, match=r"picture\..* cannot be read \(.+\): repair .* data.broken") as caught:
         Images([path], [0], ("one",)).load(0)
     assert caught.value.path == path and caught.value.reason
     again = pickle.loads(pickle.dumps(caught.value))

@@ -10,7 +10,7 @@ from pathlib import Path
 from covpool.engine.training._loop import train
 from covpool.report import write_report
 from tiny import make_tree, tiny_recipe
-from trees import break_picture
+from trees import break_image
 
 SECTIONS = ("curves", "result", "mistakes", "spectra", "functions", "settings", "timings", "broken")
 VOID = {"meta", "link", "img", "br", "path", "use", "line", "input"}
@@ -23,7 +23,7 @@ def reported_run(folder: Path) -> Path:
     root = make_tree(folder / "tree")
     for part in ("train", "test"):
         (root / part / "red").rename(root / part / "red & <b>hot")
-    break_picture(root / "train" / "blue" / "3.png")
+    break_image(root / "train" / "blue" / "3.png")
     train(tiny_recipe(root, data={"broken": "skip"}, train={"epochs": 2, "log_every": 1}), folder / "run")
     write_report(folder / "run")
     return folder / "run"

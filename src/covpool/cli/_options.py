@@ -38,7 +38,7 @@ def split_data(asked: str) -> tuple[str, str]:
     >>> split_data("cub:/data/CUB_200_2011"), split_data("/data/birds")
     (('cub', '/data/CUB_200_2011'), ('', '/data/birds'))
     """
-    from covpool.data.sets import SETS
+    from covpool.data.sets import list_sets
 
     name, colon, root = asked.partition(":")
-    return (name, root) if colon and name in SETS else ("", asked)
+    return (name, root) if colon and name in list_sets() else ("", asked)

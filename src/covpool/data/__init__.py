@@ -1,4 +1,4 @@
-"""Data sets in their owners' layouts, transforms, and batches that do not depend on who loaded them."""
+"""Images: data sets as their authors ship them, and the settings that turn images into inputs."""
 
 from covpool.data._images import UNKNOWN, BrokenImage, Images, Paths
 from covpool.data._settings import Augment, Cache, Data, check_augment, check_data, check_not_negative

@@ -1,4 +1,4 @@
-"""A list of pictures with their classes, and the reading of one of them."""
+"""A list of images with their classes, and how one of them is read."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -7,28 +7,27 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
-import torch
 from PIL import Image, UnidentifiedImageError
 
 from covpool._errors import CovpoolError
 
-UNKNOWN = -1  # the target of a picture whose class nobody told
-SIXTEEN_BITS = ("PPM", "PNG")  # formats whose pictures in PIL's mode "I" go from 0 to 65535
+UNKNOWN = -1  # target of an image whose class is not known
+SIXTEEN_BITS = ("PPM", "PNG")  # formats whose images in PIL's mode "I" range from 0 to 65535
 
 
-class BrokenImage(CovpoolError):  # noqa: N818 - it names the picture's state, as users see it
-    """A picture that cannot be read."""
+class BrokenImage(CovpoolError):  # noqa: N818 - names the state of the image, as users see it
+    """An image that cannot be read."""
 
     def __init__(self, path: str | Path, reason: str = "") -> None:
         super().__init__(path, reason)
         self.path, self.reason = Path(path), reason
 
     def __str__(self) -> str:
-        return f'{self.path} cannot be read ({self.reason}): mend or remove it, or set data.broken = "skip"'
+        return f'{self.path} cannot be read ({self.reason}): repair or remove it, or set data.broken = "skip"'
 
 
 class Paths(Sequence[Path]):
-    """Many paths in one piece of memory, which worker processes share and which is quick to send to them.
+    """Many paths in one block of memory, which worker processes share and which is fast to pickle.
 
     >>> Paths(["a/1.jpg", "b/2.jpg"])[1].as_posix()
     'b/2.jpg'
@@ -37,7 +36,7 @@ class Paths(Sequence[Path]):
     def __init__(self, names: Iterable[str | Path]) -> None:
         encoded = [os.fsencode(name) for name in names]
         self._names = b"".join(encoded)
-        self._ends = torch.tensor([0, *map(len, encoded)]).cumsum(0)
+        self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -50,18 +49,18 @@ class Paths(Sequence[Path]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         at = range(len(self))[index]
-        return Path(os.fsdecode(self._names[int(self._ends[at]) : int(self._ends[at + 1])]))
+        return Path(os.fsdecode(self._names[self._ends[at] : self._ends[at + 1]]))
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Pictures on disk, one part of a data set.
+    """Images on disk: one subset of a data set.
 
     Args:
-        paths: of the files.
-        targets: the class of each, an index into `classes`; -1 = unknown.
-        classes: their names.
-        ids: the owners' numbers of the pictures, where a submission needs them; empty otherwise.
+        paths: Paths of the files.
+        targets: Class of each image, as an index into `classes`; -1 = unknown.
+        classes: Class names.
+        ids: Numbers that identify the images in a submission to a test server; empty if there is none.
     """
 
     paths: Sequence[Path]
@@ -73,16 +72,16 @@ class Images:
         return len(self.paths)
 
     def load(self, index: int) -> Image.Image:
-        """The picture in RGB, as it is stored (no rotation by EXIF, as is the custom of these data sets)."""
+        """The image in RGB as it is stored: EXIF rotation is ignored, as is usual with these data sets."""
         path = self.paths[index]
         try:
             with Image.open(path) as image:
                 if _range_is_known(image):
                     return _rgb(image)
                 kind = f"{image.format} in PIL's mode {image.mode}"
-        except Exception as error:  # of a damaged file PIL complains in many ways
+        except Exception as error:  # PIL raises many kinds of errors for a damaged file
             raise BrokenImage(path, _reason(error)) from error
-        raise BrokenImage(path, f"{kind} has no known range from black to white: save it with 8 or 16 bits")
+        raise BrokenImage(path, f"{kind} has no defined range from black to white: save it with 8 or 16 bits")
 
     def __add__(self, other: "Images") -> "Images":
         assert self.classes == other.classes
@@ -91,7 +90,7 @@ class Images:
 
 
 def _range_is_known(image: Image.Image) -> bool:
-    """Whether one knows which number is white: not of 32-bit integers, nor of floats."""
+    """Whether the value of white is defined; for 32-bit integers and floats it is not."""
     return image.mode not in ("I", "F") or _has_sixteen_bits(image)
 
 
@@ -100,17 +99,17 @@ def _has_sixteen_bits(image: Image.Image) -> bool:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """The picture in RGB, without its transparency; 16 bits are scaled to 8, where PIL alone would cut them off."""
+    """The image in RGB without transparency; 16 bits are scaled to 8, which PIL would clip instead."""
     if _has_sixteen_bits(image):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # the same colours, but PIL warns of the direct way
+        image = image.convert("RGBA")  # same colors; PIL warns about a direct conversion
     return image.convert("RGB")
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):  # whose words repeat the path
-        return "not a picture, or damaged"
+    if isinstance(error, UnidentifiedImageError):  # its text repeats the path
+        return "not an image, or damaged"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return f"{type(error).__name__}: {error}".split("\n")[0]

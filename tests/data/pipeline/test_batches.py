@@ -129,8 +129,8 @@ def test_the_test_counts_every_picture_once_over_all_processes(splits: Splits, c
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("cache", CACHES)
 def test_a_broken_picture_is_refused_by_name(splits: Splits, cache: str, workers: int) -> None:
-    trees.break_picture(splits.train.paths[7])
-    trees.break_picture(splits.test.paths[2])
+    trees.break_image(splits.train.paths[7])
+    trees.break_image(splits.test.paths[2])
     with pytest.raises(BrokenImage, match=splits.train.paths[7].name):
         for _ in TrainBatches(splits.train, AUGMENT, settings(cache, workers), batch_size=15).epoch(0):
             pass
@@ -142,8 +142,8 @@ def test_a_broken_picture_is_refused_by_name(splits: Splits, cache: str, workers
 @pytest.mark.parametrize("cache", CACHES)
 def test_a_broken_picture_is_left_out_and_flagged(splits: Splits, cache: str) -> None:
     plain = Augment(size=16, resize=(20,), crop="center", flip=False)
-    trees.break_picture(splits.train.paths[7])
-    trees.break_picture(splits.test.paths[2])
+    trees.break_image(splits.train.paths[7])
+    trees.break_image(splits.test.paths[2])
     (batch,) = TrainBatches(splits.train, plain, settings(cache, broken="skip"), batch_size=15).epoch(0)
     at = {int(index): place for place, index in enumerate(batch.index)}
     assert batch.index[batch.broken].tolist() == [7]
@@ -215,7 +215,7 @@ def test_a_batch_that_cannot_be_filled_is_refused(splits: Splits, options: dict[
 
 
 def test_what_the_device_cannot_do_is_refused_with_the_way_out(splits: Splits) -> None:
-    with pytest.raises(ValueError, match=r'cannot do augment.randaugment.*cache = "ram"'):
+    with pytest.raises(ValueError, match=r'does not support augment.randaugment.*cache = "ram"'):
         TrainBatches(splits.train, Augment(size=16, randaugment=3), settings("gpu"), batch_size=4)
     with pytest.raises(ValueError, match="ten crops of 48 pixels"):
         EvalBatches(splits.test, Augment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)

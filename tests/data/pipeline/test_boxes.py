@@ -31,14 +31,14 @@ def test_random_resized_crops_are_distributed_as_torchvisions(size: list[int]) -
         torch.testing.assert_close(distribution(getattr(ours, name)), expected, rtol=0.06, atol=1.5, msg=name)
     assert (ours.top >= 0).all() and (ours.left >= 0).all() and not ours.whole.any()
     assert (ours.top + ours.height <= size[0]).all() and (ours.left + ours.width <= size[1]).all()
-    assert float(ours.mirrored.double().mean()) == pytest.approx(0.5, abs=0.03)
+    assert float(ours.flipped.double().mean()) == pytest.approx(0.5, abs=0.03)
 
 
 def test_a_crop_that_never_fits_is_the_central_one() -> None:
     augment = Augment(scale=(1.0, 1.0), ratio=(0.9, 1.1), flip=False)
     found = boxes.train_boxes(augment, SIZES[3:5], boxes.draw(2, 0, 0))
     assert torch.stack(found[:4], 1).tolist() == [[0, 89, 20, 22], [89, 0, 22, 20]]
-    assert not found.mirrored.any()
+    assert not found.flipped.any()
 
 
 @pytest.mark.parametrize("crop", ["random", "center"])
@@ -72,7 +72,7 @@ def test_ten_crops_have_torchvisions_order() -> None:
     for i in range(10):
         top, left = int(found.top[i]), int(found.left[i])
         cut = picture[:, top : top + 4, left : left + 4]
-        assert torch.equal(cut.flip(-1) if found.mirrored[i] else cut, expected[i])
+        assert torch.equal(cut.flip(-1) if found.flipped[i] else cut, expected[i])
 
 
 def test_draws_belong_to_the_picture_not_to_its_place_in_the_epoch() -> None:

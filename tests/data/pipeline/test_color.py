@@ -23,13 +23,13 @@ def draws() -> boxes.Draws:
 def test_normalisation_is_torchvisions() -> None:
     augment = Augment()
     expected = v2.functional.normalize(batch(), list(augment.mean), list(augment.std))
-    torch.testing.assert_close(Color(augment, CPU).normalised(batch()), expected)
-    torch.testing.assert_close(Color(augment, CPU).varied(batch(), draws()), expected)
+    torch.testing.assert_close(Color(augment, CPU).normalize(batch()), expected)
+    torch.testing.assert_close(Color(augment, CPU).augment(batch(), draws()), expected)
 
 
 def test_jitter_is_torchvisions_brightness_contrast_saturation() -> None:
     augment = Augment(color_jitter=0.4, mean=(0, 0, 0), std=(1, 1, 1))
-    x = Color(augment, CPU).varied(batch(), draws())
+    x = Color(augment, CPU).augment(batch(), draws())
     for one, picture, uniform in zip(x, batch(), draws().color, strict=True):
         brightness, contrast, saturation = (0.6 + 0.8 * uniform).tolist()
         expected = v2.functional.adjust_brightness(picture, brightness)
@@ -40,7 +40,7 @@ def test_jitter_is_torchvisions_brightness_contrast_saturation() -> None:
 
 def test_noise_is_a_shift_along_the_principal_axes() -> None:
     augment = Augment(pca_noise=0.1, mean=(0, 0, 0), std=(1, 1, 1))
-    shifts = Color(augment, CPU).varied(batch(), draws()) - batch()
+    shifts = Color(augment, CPU).augment(batch(), draws()) - batch()
     for shift, normal in zip(shifts, draws().noise, strict=True):
         expected = sum(0.1 * normal[i] * PCA_VALUES[i] * PCA_VECTORS[:, i] for i in range(3))
         torch.testing.assert_close(shift, expected[:, None, None].expand_as(shift), rtol=1e-4, atol=1e-6)

@@ -21,20 +21,20 @@ def packed(low: int = 0, high: int = 256) -> tuple[list[Image.Image], Tensor, Te
     return [Image.fromarray(a) for a in arrays], pixels, areas.cumsum(0) - areas, torch.tensor(PICTURES)
 
 
-def regions(rows: list[tuple[float, ...]], *, mirrored: bool = False, whole: bool = False) -> Boxes:
+def regions(rows: list[tuple[float, ...]], *, flipped: bool = False, whole: bool = False) -> Boxes:
     top, left, height, width = torch.tensor(rows, dtype=torch.float32).T
     flags = torch.full_like(top, True, dtype=torch.bool)
-    return Boxes(top, left, height, width, flags & mirrored, flags & whole)
+    return Boxes(top, left, height, width, flags & flipped, flags & whole)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("size", [7, 16, 48])
-def test_a_region_is_cropped_and_resized_as_by_pil(interpolation: str, mirrored: bool, size: int) -> None:
+def test_a_region_is_cropped_and_resized_as_by_pil(interpolation: str, flipped: bool, size: int) -> None:
     images, pixels, starts, sizes = packed(64, 192)  # nothing to clip: Pillow chooses which side it resizes first
     rows = [(3, 5, 30, 40), (0, 0, 64, 40), (32, 32, 1, 1), (2, 60, 18, 29)]
     x = cut(
-        *(pixels, starts, sizes, regions(rows, mirrored=mirrored)),
+        *(pixels, starts, sizes, regions(rows, flipped=flipped)),
         size=size,
         extent=(64, 90),
         interpolation=interpolation,  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def test_a_region_is_cropped_and_resized_as_by_pil(interpolation: str, mirrored:
     for image, (top, left, height, width), one in zip(images, rows, x, strict=True):
         box = image.crop((left, top, left + width, top + height))
         expected = np.asarray(box.resize((size, size), Image.Resampling[interpolation.upper()]), dtype=float)
-        expected = expected[:, ::-1] if mirrored else expected
+        expected = expected[:, ::-1] if flipped else expected
         difference = np.abs(one.permute(1, 2, 0).numpy() - expected)
         assert difference.max() < (1.01 if interpolation == "bilinear" else 1.3)  # PIL rounds in between and at the end
         assert difference.mean() < 0.5

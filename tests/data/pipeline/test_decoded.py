@@ -21,7 +21,7 @@ def images(tmp_path: Path) -> Images:
 
 @pytest.mark.parametrize("piece", [1, 4, 9, 100])
 def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PIECE", piece)
+    monkeypatch.setattr(memory, "BLOCK", piece)
     prepare = resize(Augment(resize=(20,)))
     told: list[tuple[int, int]] = []
     decoded = memory.DecodedImages(images, prepare, lambda _, done, total: told.append((done, total)))
@@ -36,8 +36,8 @@ def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypa
 def test_a_broken_picture_is_remembered_with_its_reason(
     images: Images, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "PIECE", piece)
-    trees.break_picture(images.paths[4])
+    monkeypatch.setattr(memory, "BLOCK", piece)
+    trees.break_image(images.paths[4])
     decoded = memory.DecodedImages(images, lambda image: image)
     assert list(decoded.reasons) == [4] and decoded.sizes[4].tolist() == [0, 0]
     with pytest.raises(BrokenImage, match=images.paths[4].name):

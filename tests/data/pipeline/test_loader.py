@@ -77,14 +77,12 @@ def test_the_first_error_among_samples_takes_the_place_of_the_batch() -> None:
 def test_a_mistake_that_a_worker_finds_is_told_in_the_same_words(workers: int, tmp_path: Path) -> None:
     data = Data(root=str(trees.make_folder(tmp_path)), workers=workers, broken="skip")
     splits = open_data(data)
-    with pytest.raises(
-        ValueError, match=r"^ten crops of 64 pixels need pictures at least as large; got 32 x "
-    ) as caught:
+    with pytest.raises(ValueError, match=r"^ten crops of 64 pixels need images at least as large; got 32 x ") as caught:
         list(EvalBatches(splits.test, Augment(size=64, resize=()), data, batch_size=2, crops=10))
     assert isinstance(caught.value, CovpoolError)
     for path in splits.train.paths:
-        trees.break_picture(path)
-    with pytest.raises(ValueError, match=r"^none of the 12 pictures can be read") as caught:
+        trees.break_image(path)
+    with pytest.raises(ValueError, match=r"^none of the 12 images can be read") as caught:
         next(TrainBatches(splits.train, Augment(size=16), data, batch_size=2).epoch(0))
     assert isinstance(caught.value, CovpoolError)
 

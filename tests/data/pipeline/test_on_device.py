@@ -26,10 +26,10 @@ OPERATIONS = 110  # that a group may take: on a GPU the host pays for each, howe
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> on_device.DevicePictures:
-    paths = [trees.picture(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
+def pictures(tmp_path: Path) -> on_device.DeviceImages:
+    paths = [trees.write_image(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
     decoded = DecodedImages(Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES))), lambda image: image)
-    return on_device.DevicePictures(decoded, torch.device("cpu"))
+    return on_device.DeviceImages(decoded, torch.device("cpu"))
 
 
 def rows(*lengths: int) -> list[Tensor]:
@@ -65,21 +65,21 @@ def test_the_next_readable_picture_stands_in() -> None:
         broken[3] = False
         expected = [next((i + k) % 9 for k in range(9) if not broken[(i + k) % 9]) for i in range(9)]
         assert on_device.next_readable(broken).tolist() == expected
-    with pytest.raises(ValueError, match="none of the 4 pictures can be read"):
+    with pytest.raises(ValueError, match="none of the 4 images can be read"):
         on_device.next_readable(torch.ones(4, dtype=torch.bool))
 
 
 def test_pixels_are_packed_in_order() -> None:
-    pieces = [torch.arange(6, dtype=torch.uint8).view(2, 3), torch.arange(250, 256, dtype=torch.uint8).view(2, 3)]
-    packed = on_device._packed(pieces, torch.device("cpu"))
-    assert packed.view(torch.uint8).view(4, 4)[:, :3].tolist() == torch.cat(pieces).tolist()
+    blocks = [torch.arange(6, dtype=torch.uint8).view(2, 3), torch.arange(250, 256, dtype=torch.uint8).view(2, 3)]
+    packed = on_device._pack_pixels(blocks, torch.device("cpu"))
+    assert packed.view(torch.uint8).view(4, 4)[:, :3].tolist() == torch.cat(blocks).tolist()
 
 
 def test_too_little_room_on_the_device_is_told_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * 2**30, 8 * 2**30))
-    on_device._check_room(2**30, torch.device("cuda"))
+    on_device._check_memory(2**30, torch.device("cuda"))
     with pytest.raises(ValueError, match=r'needs 3.0 GiB .* 4.0 of 8.0 GiB are free on cuda: .* cache = "ram"'):
-        on_device._check_room(3 * 2**30, torch.device("cuda"))
+        on_device._check_memory(3 * 2**30, torch.device("cuda"))
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("augment", [AUGMENT, Augment(size=16, interpolation="bicubic", crop="random")])
 def test_an_epoch_taken_up_inside_a_group_has_the_same_bits(
-    pictures: on_device.DevicePictures, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
+    pictures: on_device.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
 ) -> None:
     monkeypatch.setattr(on_device, "GROUP_PIXELS", 100_000)
     source = on_device.DeviceSource(pictures, augment, seed=3)
@@ -117,7 +117,7 @@ def test_an_epoch_taken_up_inside_a_group_has_the_same_bits(
 
 @pytest.mark.parametrize(("seed", "crops"), [(3, 1), (None, 1), (None, 10)])
 def test_a_group_holds_what_its_batches_would_alone(
-    pictures: on_device.DevicePictures, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
+    pictures: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
 ) -> None:
     augment = AUGMENT if seed is not None else Augment(size=16)
     source = on_device.DeviceSource(pictures, augment, seed=seed, crops=crops)
@@ -136,7 +136,7 @@ def test_a_group_holds_what_its_batches_would_alone(
 @pytest.mark.parametrize("crops", [1, 10])
 @pytest.mark.parametrize("limit", [0, 30_000, 100_000, 10**9])
 def test_groups_are_as_long_as_their_limit_allows(
-    pictures: on_device.DevicePictures,
+    pictures: on_device.DeviceImages,
     made: list[int],
     monkeypatch: pytest.MonkeyPatch,
     limit: int,
@@ -157,7 +157,7 @@ def test_groups_are_as_long_as_their_limit_allows(
 
 @pytest.mark.parametrize(("size", "together"), [((128, 128), 16), ((160, 160), 10), ((448, 448), 1), ((900, 448), 1)])
 def test_small_pictures_go_together_and_large_ones_do_not(
-    pictures: on_device.DevicePictures, size: tuple[int, int], together: int
+    pictures: on_device.DeviceImages, size: tuple[int, int], together: int
 ) -> None:
     source = on_device.DeviceSource(pictures, Augment(size=min(size)))
     groups = source._groups([64] * 33, torch.tensor([size] * 64 * 33))
@@ -166,7 +166,7 @@ def test_small_pictures_go_together_and_large_ones_do_not(
 
 @pytest.mark.parametrize("together", [1, 8])
 def test_the_host_names_few_operations_per_group(
-    pictures: on_device.DevicePictures, monkeypatch: pytest.MonkeyPatch, together: int
+    pictures: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     order = [torch.tensor([0, 4, 6])] * 16
     monkeypatch.setattr(on_device, "GROUP_PIXELS", together * pixels(order[:1]))

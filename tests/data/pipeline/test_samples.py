@@ -50,21 +50,21 @@ def test_the_generators_of_the_run_are_left_as_they_were(images: Images) -> None
 
 
 def test_in_training_the_next_readable_picture_stands_in(images: Images) -> None:
-    trees.break_picture(images.paths[4])
-    trees.break_picture(images.paths[5])
+    trees.break_image(images.paths[4])
+    trees.break_image(images.paths[5])
     samples = Samples(images, train_transform(Augment(size=16, flip=False, crop="center", resize=(20,))))
     for index in (4, 5):  # after the last comes the first
         assert torch.equal(samples[0, index].x, samples[0, 0].x)
         assert (samples[0, index].y, samples[0, index].index) == (0, index) and samples[0, index].reason
     assert samples[0, 0].reason == ""
     for path in images.paths:
-        trees.break_picture(path)
-    with pytest.raises(ValueError, match="none of the 6 pictures can be read"):
+        trees.break_image(path)
+    with pytest.raises(ValueError, match="none of the 6 images can be read"):
         samples[0, 1]
 
 
 def test_in_the_test_a_blank_stands_in_and_its_class_is_unknown(images: Images) -> None:
-    trees.break_picture(images.paths[1])
+    trees.break_image(images.paths[1])
     samples = Samples(images, train_transform(AUGMENT), blank=torch.zeros(3, 16, 16))
     broken, padding = samples[0, 1], samples[0, PADDING]
     assert (broken.y, broken.index, bool(broken.reason)) == (-1, 1, True)

@@ -53,11 +53,11 @@ def test_the_tests_picture_is_resized_and_cut_in_the_middle(
 def test_ten_crops_are_corners_and_centre_and_the_same_of_the_mirror_image() -> None:
     image = picture(24, 20)
     x = transforms.eval_transform(Augment(size=16, resize=()), crops=10)(image)
-    mirrored = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    flipped = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     boxes = [(0, 0), (8, 0), (0, 4), (8, 4), (4, 2)]
-    for i, (source, (left, top)) in enumerate((s, box) for s in (image, mirrored) for box in boxes):
+    for i, (source, (left, top)) in enumerate((s, box) for s in (image, flipped) for box in boxes):
         np.testing.assert_allclose(x[i].numpy(), expected(source.crop((left, top, left + 16, top + 16))), atol=1e-6)
-    with pytest.raises(ValueError, match="ten crops of 16 pixels need pictures at least as large; got 9 x 30"):
+    with pytest.raises(ValueError, match="ten crops of 16 pixels need images at least as large; got 9 x 30"):
         transforms.eval_transform(Augment(size=16, resize=()), crops=10)(picture(30, 9))
     with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before a picture is read
         transforms.eval_transform(Augment(size=16, resize=(12, 20)), crops=10)
@@ -68,10 +68,10 @@ def test_a_random_crop_is_some_part_of_the_resized_picture_or_of_its_mirror_imag
     image = picture(30, 40)
     resized = np.asarray(image.resize((9, 8), Image.Resampling.BILINEAR)) / 255
     crops = {
-        (top, left, mirrored): resized[top : top + 6, left : left + 6][:, :: -1 if mirrored else 1]
+        (top, left, flipped): resized[top : top + 6, left : left + 6][:, :: -1 if flipped else 1]
         for top in range(3)
         for left in range(4)
-        for mirrored in (False, True)
+        for flipped in (False, True)
     }
     seen = set()
     for seed in range(200):

@@ -1,10 +1,10 @@
-"""Lists are read line by line, and a damaged one is named with the place."""
+"""Lists are read line by line, and an error names the file and the line."""
 
 from pathlib import Path
 
 import pytest
 
-from covpool.data.sets._lists import entries, pair, reading, rows
+from covpool.data.sets._lists import first_word, parse_lines, read_lines, reading
 
 
 @pytest.fixture
@@ -12,31 +12,31 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "list.txt"
 
 
-def test_rows_and_entries_leave_blanks_out(path: Path) -> None:
+def test_empty_lines_and_surrounding_spaces_are_ignored(path: Path) -> None:
     path.write_text("\n 1 a b \n\n2 c\n")
-    assert list(rows(path)) == ["1 a b", "2 c"]
-    assert list(entries(path, pair, "two words")) == [("1", "a b"), ("2", "c")]
+    assert list(read_lines(path)) == ["1 a b", "2 c"]
+    assert list(parse_lines(path, first_word, "two words")) == [("1", "a b"), ("2", "c")]
 
 
-def test_a_line_that_cannot_be_read_is_named(path: Path) -> None:
+def test_an_invalid_line_is_named(path: Path) -> None:
     path.write_text("1\n\n" + 200 * "x")
-    with pytest.raises(ValueError, match=r"list.txt, line 3: expected a number; got 'x{100}': mend it"):
-        list(entries(path, int, "a number"))
+    with pytest.raises(ValueError, match=r"list.txt, line 3: expected a number; got 'x{100}': repair it"):
+        list(parse_lines(path, int, "a number"))
 
 
-def test_what_is_no_text_is_refused(path: Path) -> None:
+def test_binary_contents_are_rejected(path: Path) -> None:
     path.write_bytes(b"1 a\n\xff\xfe")
     with pytest.raises(
-        ValueError, match=r"list.txt must hold text in UTF-8; reading it gave UnicodeDecodeError: .*0xff"
+        ValueError, match=r"list.txt must contain text in UTF-8; reading it failed with UnicodeDecodeError: .*0xff"
     ):
-        list(rows(path))
+        list(read_lines(path))
 
 
-def test_a_complaint_is_cut_to_its_first_sentence_and_a_missing_file_is_not_called_damaged(path: Path) -> None:
+def test_only_the_first_sentence_of_an_error_is_shown_and_a_missing_file_is_not_called_damaged(path: Path) -> None:
     with (
-        pytest.raises(ValueError, match="must hold a name; reading it gave RuntimeError: Some text: mend it"),
+        pytest.raises(ValueError, match="must contain a name; reading it failed with RuntimeError: Some text: repair"),
         reading(path, "a name"),
     ):
         raise RuntimeError("Some text. And more\nand more")
     with pytest.raises(FileNotFoundError):
-        list(rows(path))
+        list(read_lines(path))

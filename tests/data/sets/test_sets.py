@@ -1,5 +1,7 @@
-"""The data sets on tiny trees in their owners' layouts; torchvision's own classes are the oracle where it has one."""
+"""Every reader lists a tiny data set in its authors' layout exactly as torchvision does, where torchvision reads it."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,18 @@ import trees
 from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, Images
 from covpool.data._settings import Data
-from covpool.data.sets._open import SETS, open_data
+from covpool.data.sets._open import list_sets, open_data
 
-MAKERS = {name: getattr(trees, f"make_{name}") for name in SETS}
+ROOT = Path(__file__).parents[3]
+MAKERS = {name: getattr(trees, f"make_{name}") for name in list_sets()}
 
 
 def listed(images: Images) -> list[tuple[str, int]]:
     return [(str(path), target) for path, target in zip(images.paths, images.targets, strict=True)]
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_every_set_opens_in_its_owners_layout(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", list_sets())
+def test_every_set_opens_in_its_authors_layout(name: str, tmp_path: Path) -> None:
     splits = open_data(Data(name=name, root=str(MAKERS[name](tmp_path))))
     assert splits.train.classes == splits.test.classes and len(splits.train.classes) == 3
     assert {splits.train.load(i).mode for i in range(len(splits.train))} == {"RGB"}
@@ -29,15 +32,26 @@ def test_every_set_opens_in_its_owners_layout(name: str, tmp_path: Path) -> None
     assert not {str(p) for p in splits.train.paths} & {str(p) for p in splits.test.paths}
 
 
+@pytest.mark.parametrize("name", list_sets())
+def test_every_set_is_documented(name: str) -> None:
+    page = (ROOT / "docs" / "data.md").read_text()
+    assert f"\n| `{name}` |" in page and f" {name}," in page.replace("\n", ",")
+
+
+def test_names_are_listed_without_torch() -> None:
+    code = "import sys; from covpool.data.sets import list_sets; list_sets(); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 @pytest.mark.parametrize("name", ["cub", "aircraft", "cars", "dtd"])
-def test_the_root_may_be_the_folder_of_the_archive_itself(name: str, tmp_path: Path) -> None:
+def test_root_may_be_the_top_folder_of_the_archive(name: str, tmp_path: Path) -> None:
     root = MAKERS[name](tmp_path)
     (inner,) = root.iterdir()
     outer, direct = (open_data(Data(name=name, root=str(place))) for place in (root, inner))
     assert listed(outer.train) == listed(direct.train) and listed(outer.test) == listed(direct.test)
 
 
-def test_aircraft_is_torchvisions(tmp_path: Path) -> None:
+def test_aircraft_matches_torchvision(tmp_path: Path) -> None:
     trees.make_aircraft(tmp_path, classes=4)
     for train_on, split in (("train", "train"), ("train+val", "trainval")):
         ours = open_data(Data(name="aircraft", root=str(tmp_path), train_on=train_on))  # type: ignore[arg-type]
@@ -49,7 +63,7 @@ def test_aircraft_is_torchvisions(tmp_path: Path) -> None:
             assert listed(images) == list(zip(theirs._image_files, theirs._labels, strict=True))
 
 
-def test_cars_is_torchvisions(tmp_path: Path) -> None:
+def test_cars_matches_torchvision(tmp_path: Path) -> None:
     ours = open_data(Data(name="cars", root=str(trees.make_cars(tmp_path))))
     for images, split in ((ours.train, "train"), (ours.test, "test")):
         theirs = tv.StanfordCars(tmp_path, split)
@@ -58,8 +72,8 @@ def test_cars_is_torchvisions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", [1, 10])
-def test_dtd_is_torchvisions(split: int, tmp_path: Path) -> None:
-    trees.make_dtd(tmp_path / "dtd")  # torchvision wants the archive unpacked in a folder dtd
+def test_dtd_matches_torchvision(split: int, tmp_path: Path) -> None:
+    trees.make_dtd(tmp_path / "dtd")  # torchvision expects the archive inside a folder dtd
     parts = {part: tv.DTD(tmp_path, part, split) for part in ("train", "val", "test")}
     expected = {
         part: [(str(f), n) for f, n in zip(d._image_files, d._labels, strict=True)] for part, d in parts.items()
@@ -71,7 +85,7 @@ def test_dtd_is_torchvisions(split: int, tmp_path: Path) -> None:
     assert ours.train.classes == tuple(parts["train"].classes)
 
 
-def test_the_splits_of_dtd_differ_and_there_are_ten(tmp_path: Path) -> None:
+def test_dtd_has_ten_different_splits(tmp_path: Path) -> None:
     root = str(trees.make_dtd(tmp_path))
     assert listed(open_data(Data(name="dtd", root=root)).test) != listed(
         open_data(Data(name="dtd", root=root, split=2)).test
@@ -80,15 +94,15 @@ def test_the_splits_of_dtd_differ_and_there_are_ten(tmp_path: Path) -> None:
         open_data(Data(name="dtd", root=root, split=11))
 
 
-def test_places365_is_torchvisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tv.Places365, "_check_integrity", lambda *_: True)  # it knows the checksums of the real lists
+def test_places365_matches_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tv.Places365, "_check_integrity", lambda *_: True)  # skip the checksums of the real lists
     ours = open_data(Data(name="places365", root=str(trees.make_places365(tmp_path))))
     for images, split in ((ours.train, "train-standard"), (ours.test, "val")):
         assert listed(images) == tv.Places365(tmp_path, split, small=True).imgs
     assert ours.train.classes == ("airfield", "apartment_building/outdoor", "zen_garden")
 
 
-def test_imagenet_is_torchvisions(tmp_path: Path) -> None:
+def test_imagenet_matches_torchvision(tmp_path: Path) -> None:
     ours = open_data(Data(name="imagenet", root=str(trees.make_imagenet(tmp_path))))
     for images, split in ((ours.train, "train"), (ours.test, "val")):
         theirs = tv.ImageNet(tmp_path, split)
@@ -96,7 +110,7 @@ def test_imagenet_is_torchvisions(tmp_path: Path) -> None:
         assert images.classes == tuple(names[0] for names in theirs.classes)
 
 
-def test_names_of_imagenet_come_from_where_they_are(tmp_path: Path) -> None:
+def test_imagenet_takes_names_from_the_file_that_exists(tmp_path: Path) -> None:
     data = Data(name="imagenet", root=str(trees.make_imagenet(tmp_path, names=False)))
     assert open_data(data).train.classes == ("n01440764", "n01441764", "n01442764")
     (tmp_path / "LOC_synset_mapping.txt").write_text(
@@ -119,7 +133,7 @@ def test_indoor67_follows_its_lists(tmp_path: Path) -> None:
     assert splits.train.targets == [0, 0, 1, 1, 2, 2] and splits.test.targets == [0, 1, 2]
 
 
-def test_inat2018_keeps_the_numbers_of_the_test_pictures(tmp_path: Path) -> None:
+def test_inat2018_keeps_the_ids_of_the_test_images(tmp_path: Path) -> None:
     root = str(trees.make_inat2018(tmp_path))
     held_out = open_data(Data(name="inat2018", root=root, test_on="val"))
     assert held_out.test.targets == [0, 0, 1, 1, 2, 2] and len(held_out.train) == 6
@@ -132,10 +146,10 @@ def test_inat2018_keeps_the_numbers_of_the_test_pictures(tmp_path: Path) -> None
     assert open_data(Data(name="inat2018", root=root)).train.classes == ("c", "a", "b")
 
 
-def test_the_held_out_part_of_a_folder_has_both_names_if_it_is_the_only_one(tmp_path: Path) -> None:
-    root = str(trees.make_folder(tmp_path, parts=("train", "val")))
+def test_the_only_held_out_set_serves_as_test_and_val(tmp_path: Path) -> None:
+    root = str(trees.make_folder(tmp_path, subsets=("train", "val")))
     assert listed(open_data(Data(root=root)).test) == listed(open_data(Data(root=root, test_on="val")).test)
-    trees.make_folder(tmp_path, parts=("test",), per_class=1)
+    trees.make_folder(tmp_path, subsets=("test",), per_class=1)
     assert len(open_data(Data(root=root)).test) == 3 and len(open_data(Data(root=root, test_on="val")).test) == 12
     assert len(open_data(Data(root=root, train_on="train+val")).train) == 24
 
@@ -146,13 +160,13 @@ def test_the_held_out_part_of_a_folder_has_both_names_if_it_is_the_only_one(tmp_
         ({"name": "cubs"}, r"`data.name`.*did you mean 'cub'"),
         ({"root": ""}, "must be the folder.*it is empty"),
         ({"root": "/no/such/place"}, "there is no folder /no/such/place"),
-        ({"name": "cub"}, r"images.txt.*is missing: there lies test/, train/"),
-        ({"name": "aircraft"}, r"must hold data.*there lies test/, train/"),
-        ({"split": 3}, r"numbered splits of dtd; got 3 for 'folder', which has no such: leave it out, or name"),
-        ({"train_on": "train+val"}, r"needs a part to test on beside train and val; folder at .* has train, test"),
+        ({"name": "cub"}, r"images.txt.*is missing: found test/, train/"),
+        ({"name": "aircraft"}, r"must contain data.*found test/, train/"),
+        ({"split": 3}, r"must be 1 for a data set with one official split; got 3 for 'folder': leave it out, or name"),
+        ({"train_on": "train+val"}, r"needs a test set besides train and val; folder at .* has train, test"),
     ],
 )
-def test_a_wrong_request_says_what_was_expected_and_what_is_there(
+def test_a_wrong_request_names_what_was_expected_and_found(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     trees.make_folder(tmp_path)
@@ -160,23 +174,23 @@ def test_a_wrong_request_says_what_was_expected_and_what_is_there(
         open_data(Data(**{"root": str(tmp_path)} | options))
 
 
-def test_train_and_val_together_need_another_test(tmp_path: Path) -> None:
+def test_training_on_val_requires_another_test_set(tmp_path: Path) -> None:
     root = str(trees.make_dtd(tmp_path))
     with pytest.raises(ValueError, match="tested on val"):
         open_data(Data(name="dtd", root=root, train_on="train+val", test_on="val"))
 
 
-def test_a_class_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
-    trees.make_folder(tmp_path, parts=("train",), classes=3)
-    trees.make_folder(tmp_path, parts=("test",), classes=2)
+def test_a_missing_or_empty_class_is_named(tmp_path: Path) -> None:
+    trees.make_folder(tmp_path, subsets=("train",), classes=3)
+    trees.make_folder(tmp_path, subsets=("test",), classes=2)
     with pytest.raises(ValueError, match=r"same classes; .*test lacks class2"):
         open_data(Data(root=str(tmp_path)))
     (tmp_path / "test" / "class2").mkdir()
-    with pytest.raises(ValueError, match=r"the test part of .* has none of class2"):
+    with pytest.raises(ValueError, match=r"the test set of .* has none of class2"):
         open_data(Data(root=str(tmp_path)))
 
 
-def test_a_class_that_only_a_list_knows_is_named(tmp_path: Path) -> None:
+def test_a_listed_class_without_images_is_named(tmp_path: Path) -> None:
     trees.make_cub(tmp_path)
     with (tmp_path / "CUB_200_2011" / "classes.txt").open("a") as classes:
         classes.write("4 004.Dodo\n")
@@ -204,7 +218,7 @@ CUB, AIRCRAFT, CARS = "CUB_200_2011", "fgvc-aircraft-2013b/data", "stanford_cars
             f"{CUB}/image_class_labels.txt",
             "5 2",
             "",
-            r"of the 12 pictures .* it lacks 1, .* 5 \(002.Bird_1/Bird",
+            r"of the 12 images .* it lacks 1, .* 5 \(002.Bird_1/Bird",
         ),
         (
             "cub",
@@ -232,15 +246,21 @@ CUB, AIRCRAFT, CARS = "CUB_200_2011", "fgvc-aircraft-2013b/data", "stanford_cars
             f"{AIRCRAFT}/images_variant_val.txt",
             " F-16A/B",
             "",
-            "_val.txt, line 3: expected a picture and its",
+            "_val.txt, line 3: expected an image and its",
         ),
-        ("cars", f"{CARS}/devkit/cars_meta.mat", None, "x", "cars_meta.mat must hold .* class_names; reading it gave"),
+        (
+            "cars",
+            f"{CARS}/devkit/cars_meta.mat",
+            None,
+            "x",
+            "cars_meta.mat must contain .* class_names; reading it",
+        ),
         (
             "cars",
             f"{CARS}/devkit/cars_train_annos.mat",
             None,
             "x" * 500,
-            "annos.mat must hold .* annotations .*; reading",
+            "annos.mat must contain .* annotations .*; reading",
         ),
         (
             "places365",
@@ -255,40 +275,40 @@ CUB, AIRCRAFT, CARS = "CUB_200_2011", "fgvc-aircraft-2013b/data", "stanford_cars
             "meta.bin",
             None,
             "x",
-            "meta.bin must hold torchvision's names .*, or be removed; reading it gave",
+            "meta.bin must contain torchvision's names .*, or be removed; reading it failed",
         ),
-        ("inat2018", "train2018.json", "]", "", r"train2018.json must hold JSON; reading it gave .*line 1 column"),
+        ("inat2018", "train2018.json", "]", "", r"train2018.json must contain JSON; reading it failed .*line 1 column"),
         (
             "inat2018",
             "val2018.json",
             '_id": 1}',
             '_id": 77}',
-            r"val2018.json must give .* 3 categories; got 77 for pic",
+            r"val2018.json must give .* 3 categories; got 77 for image",
         ),
         (
             "inat2018",
             "val2018.json",
             "file_name",
             "name",
-            "val2018.json must hold images with .*; reading it gave KeyErr",
+            "val2018.json must contain images with .*; reading it failed with KeyErr",
         ),
         (
             "inat2018",
             "train2018.json",
             "categories",
             "x",
-            "train2018.json must hold categories with .*; reading it gave",
+            "train2018.json must contain categories with .*; reading it failed",
         ),
         (
             "inat2018",
             "train2018.json",
             "annotations",
             "x",
-            "every training picture must have a class; .* none to .*1.jpg",
+            "every training image must have a class; .* none to .*1.jpg",
         ),
     ],
 )
-def test_a_damaged_list_is_named_with_the_place(
+def test_a_damaged_list_is_named_with_its_line(
     name: str, file: str, old: str | None, new: str, message: str, tmp_path: Path
 ) -> None:
     place = MAKERS[name](tmp_path) / file
@@ -302,7 +322,7 @@ def test_a_damaged_list_is_named_with_the_place(
     assert isinstance(caught.value, CovpoolError)
 
 
-def test_a_car_of_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_car_of_an_unknown_class_is_named(tmp_path: Path) -> None:
     root = trees.make_cars(tmp_path, classes=4)
     trees.make_cars(tmp_path / "fewer", classes=3)
     meta = Path("stanford_cars", "devkit", "cars_meta.mat")
@@ -311,20 +331,20 @@ def test_a_car_of_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
         open_data(Data(name="cars", root=str(root)))
 
 
-def test_a_folder_without_classes_or_pictures_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_classes_or_images_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "test").mkdir()
     with pytest.raises(ValueError, match="one folder per class; the folder is empty"):
         open_data(Data(root=str(tmp_path)))
     for part in ("train", "test"):
         (tmp_path / part / "cat").mkdir()
-    with pytest.raises(ValueError, match="has no pictures"):
+    with pytest.raises(ValueError, match="must have images; it has none"):
         open_data(Data(root=str(tmp_path)))
     (tmp_path / "train").rename(tmp_path / "training")
-    with pytest.raises(ValueError, match=r"must hold the folder train .* there lies test/, training/"):
+    with pytest.raises(ValueError, match=r"must contain the folder train .* found test/, training/"):
         open_data(Data(root=str(tmp_path)))
 
 
-def test_a_single_class_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"two classes or more .* has class0 alone"):
+def test_a_single_class_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"at least two classes; .* has only class0"):
         open_data(Data(root=str(trees.make_folder(tmp_path, classes=1))))

@@ -16,7 +16,7 @@ from covpool.data.pipeline._transforms import preprocessing
 from covpool.data.sets._open import Splits, open_data
 from covpool.engine.evaluation import _pooled as pooled
 from covpool.engine.evaluation._evaluate import Protocol, evaluate, fused_scores
-from trees import break_picture, make_folder, picture
+from trees import break_image, make_folder, write_image
 
 SIZE, SIDE = 32, 36
 AUGMENT = Augment(size=SIZE, resize=(SIDE, SIDE))
@@ -148,7 +148,7 @@ def test_pooled_features_of_a_picture_that_was_replaced_are_computed_again(
     path = checkpoint(tmp_path, splits.test.classes)
     protocol = Protocol(classifier="svm", features=tmp_path / "features")
     before, _ = fused_scores([path], splits, data, protocol)
-    picture(splits.test.paths[0], size=(70, 50), hue=999)
+    write_image(splits.test.paths[0], size=(70, 50), hue=999)
     after, _ = fused_scores([path], splits, data, protocol)
     changed = (before != after).any(1)
     assert changed[0] and not changed[1:].any()
@@ -164,7 +164,7 @@ def test_the_representation_of_a_pool_that_gives_scores(splits: Splits, data: Da
 
 def test_a_broken_picture_is_left_out_or_refused(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    break_picture(splits.test.paths[2])
+    break_image(splits.test.paths[2])
     with pytest.raises(ValueError, match=str(splits.test.paths[2].name)):
         evaluate([path], splits, data, Protocol())
     skipping = Data(root=data.root, workers=0, broken="skip")

@@ -174,7 +174,7 @@ def test_a_loss_that_is_lost_stops_the_training(root: Path, tmp_path: Path) -> N
     ("tables", "said"),
     [
         ({"train": {"batch_size": 10, "accumulate": 4}}, "must be a multiple of 4 accumulated"),
-        ({"train": {"batch_size": 600}}, "must not be larger than the training part"),
+        ({"train": {"batch_size": 600}}, "must not be larger than the training set"),
         ({"train": {"precision": "fp16"}}, r"fp16 needs a GPU: use train.precision=bf16"),
         ({"train": {"sync_norms": True}}, "works on GPUs only"),
         ({"train": {"freeze": ("features.body.layer9",)}}, r"`train.freeze` names"),

@@ -23,7 +23,7 @@ from covpool.studies.probe._run import Run, pack, read_runs, rights
 from covpool.studies.probe._settings import Probe, chosen_pools, read_probe
 from covpool.studies.probe._summary import summarize
 from tiny import make_tree
-from trees import break_picture
+from trees import break_image
 
 PROBE = Probe(
     backbone="test_resnet",
@@ -120,7 +120,7 @@ class TestMaps:
 
     def test_what_cannot_be_read_is_left_out(self, tmp_path: Path) -> None:
         root = make_tree(tmp_path, train=2, test=2)
-        break_picture(root / "train" / "green" / "0.png")
+        break_image(root / "train" / "green" / "0.png")
         data = Data(root=str(root), workers=0, broken="skip")
         batches = EvalBatches(open_data(data).train, PROBE.augment, data, batch_size=4)
         kept = compute_maps(nn.Conv2d(3, 4, 3), batches, mirrored=True, dtype=torch.float16, keep_on="cpu")

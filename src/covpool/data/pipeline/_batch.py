@@ -1,4 +1,4 @@
-"""What a training loop gets: pictures and classes on the device."""
+"""Batches of images and targets, and what produces them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Pictures and classes on the device; `index` and `broken` stay on the CPU, where looking at them costs nothing."""
+    """Images and targets on the device; `index` and `broken` stay on the CPU, where reading them is free."""
 
-    x: Tensor  # (b, 3, s, s), or (b, 10, 3, s, s) of ten crops
+    x: Tensor  # (b, 3, s, s), or (b, 10, 3, s, s) with ten crops
     y: Tensor  # (b,), -1 = unknown
-    index: Tensor  # (b,), which of the images; -1 fills up where a test on several processes does not come out even
-    broken: Tensor  # (b,), True where that picture could not be read
+    index: Tensor  # (b,) of each image in its set; -1 = padding, where a test set is uneven over processes
+    broken: Tensor  # (b,) True where the image could not be read
 
 
 class Source(Protocol):
-    """Where batches come from: one per row of picture numbers."""
+    """Produces batches from rows of image indices."""
 
     def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Those from row `start` on."""
+        """One batch per row, from row `start` on."""

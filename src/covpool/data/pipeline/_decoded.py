@@ -1,4 +1,4 @@
-"""Pictures decoded once and kept in memory."""
+"""Images that are decoded once and kept in memory."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,57 +15,56 @@ from covpool.data._images import BrokenImage, Images
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Prepare = Callable[[Image.Image], Image.Image]
-AT_ONCE = 32  # pictures that a thread decodes before it asks for more
-PIECE = 1024  # pictures in one block of memory: few blocks to send to a worker, and little to copy at a time
+AT_ONCE = 32  # images that a thread decodes before it takes more; progress is reported and Ctrl-C noticed in between
+BLOCK = 1024  # images in one block of memory: few blocks to send to a worker, and little to copy at a time
 
 
 class DecodedImages:
-    """All pictures of a part as uint8, each in its own size; reads like `Images`.
+    """All images of a set as uint8, each in its own size, with the interface of `Images`.
 
-    Worker processes share the memory: they inherit it where they are forked, and get handles of it where they are not.
+    Worker processes share the memory: forked workers inherit it, spawned workers receive handles.
 
     Args:
-        images: the files.
-        prepare: what every picture goes through once, before it is kept.
+        images: Files to decode.
+        prepare: Applied to every image before it is kept.
         on_progress: Called after every few images.
     """
 
     def __init__(self, images: Images, prepare: Prepare, on_progress: OnProgress = discard) -> None:
         self.paths, self.targets = images.paths, images.targets
-        self.reasons: dict[int, str] = {}  # why those that are missing could not be read
-        self.sizes = torch.zeros(len(images), 2, dtype=torch.int64)  # height, width; zero where it could not be read
-        self.pieces: list[Tensor] = []  # uint8 (pixels, 3): PIECE pictures each, one after another
-        threads = ThreadPoolExecutor(usable_cores())  # decoding leaves Python's lock
+        self.reasons: dict[int, str] = {}  # why an image could not be read, by its index
+        self.sizes = torch.zeros(len(images), 2, dtype=torch.int64)  # height, width; zero if it could not be read
+        self.blocks: list[Tensor] = []  # uint8 (pixels, 3): BLOCK images each, one after another
+        threads = ThreadPoolExecutor(usable_cores())  # decoding releases Python's lock
         try:
-            for start in range(0, len(images), PIECE):
-                chosen = range(start, min(start + PIECE, len(images)))
-                parts = [chosen[i : i + AT_ONCE] for i in range(0, len(chosen), AT_ONCE)]
+            for start in range(0, len(images), BLOCK):
+                block = range(start, min(start + BLOCK, len(images)))
+                runs = [block[i : i + AT_ONCE] for i in range(0, len(block), AT_ONCE)]
                 pixels: list[Pixels] = []
-                decoded = threads.map(lambda part: _decode(images, part, prepare), parts)
-                for part, found in zip(parts, decoded, strict=True):
-                    pixels += [self._note(index, p) for index, p in zip(part, found, strict=True)]
-                    on_progress("decoding images", part.stop, len(images))
-                self.pieces.append(
-                    torch.from_numpy(np.concatenate(pixels))
-                )  # a busy machine was seen to stay in torch.cat
+                decoded = threads.map(lambda run: _decode(images, run, prepare), runs)
+                for run, found in zip(runs, decoded, strict=True):
+                    pixels += [self._record(index, p) for index, p in zip(run, found, strict=True)]
+                    on_progress("decoding images", run.stop, len(images))
+                # Not torch.cat, which can hang on a busy machine.
+                self.blocks.append(torch.from_numpy(np.concatenate(pixels)))
         finally:
-            threads.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
+            threads.shutdown(cancel_futures=True)  # on Ctrl-C, do not decode the rest
         areas = self.sizes.prod(1)
-        self.starts = areas.cumsum(0) - areas  # of each picture, in pixels, over all pieces
+        self.starts = areas.cumsum(0) - areas  # first pixel of each image, counted over all blocks
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def load(self, index: int) -> Image.Image:
-        """The picture as it was prepared."""
+        """The prepared image."""
         if index in self.reasons:
             raise BrokenImage(self.paths[index], self.reasons[index])
         height, width = self.sizes[index].tolist()
-        start = int(self.starts[index] - self.starts[index - index % PIECE])
-        pixels = self.pieces[index // PIECE][start : start + height * width]
+        start = int(self.starts[index] - self.starts[index - index % BLOCK])
+        pixels = self.blocks[index // BLOCK][start : start + height * width]
         return Image.fromarray(pixels.view(height, width, 3).numpy())
 
-    def _note(self, index: int, pixels: Pixels | BrokenImage) -> Pixels:
+    def _record(self, index: int, pixels: Pixels | BrokenImage) -> Pixels:
         if isinstance(pixels, BrokenImage):
             self.reasons[index] = pixels.reason
             return np.zeros((0, 3), np.uint8)
@@ -73,10 +72,10 @@ class DecodedImages:
         return pixels.reshape(-1, 3)
 
 
-def _decode(images: Images, part: Iterable[int], prepare: Prepare) -> list[Pixels | BrokenImage]:
-    """The pixels (h, w, 3) of pictures, or what is wrong with them."""
+def _decode(images: Images, indices: Iterable[int], prepare: Prepare) -> list[Pixels | BrokenImage]:
+    """The pixels (h, w, 3) of each image, or the error that reading it raised."""
     found: list[Pixels | BrokenImage] = []
-    for index in part:
+    for index in indices:
         try:
             found.append(np.array(prepare(images.load(index))))
         except BrokenImage as error:

@@ -13,11 +13,11 @@ from covpool.data._settings import Data
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._samples import Sample, Samples
 
-Collated = tuple[Tensor, Tensor, Tensor, list[str]]  # x, y, index, reasons: what a worker sends
+Collated = tuple[Tensor, Tensor, Tensor, list[str]]  # x, y, index, reasons, as a worker sends them
 
 
 class Keys(Sampler[list[tuple[int, int]]]):
-    """The (epoch, index) of every batch to come; set anew before each epoch, as the workers live on."""
+    """The (epoch, index) of the images in each batch; set before each epoch, as the workers live on."""
 
     def __init__(self) -> None:
         self.rows: Iterable[Tensor] = ()
@@ -29,7 +29,7 @@ class Keys(Sampler[list[tuple[int, int]]]):
 
 
 class Attempts(Dataset[Sample | CovpoolError]):
-    """Samples, or what covpool says against one: torch would wrap a worker's error into the text of its traceback."""
+    """Samples, or the CovpoolError that one raised; torch would turn a worker's error into the text of a traceback."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
@@ -45,7 +45,7 @@ class Attempts(Dataset[Sample | CovpoolError]):
 
 
 class LoaderSource:
-    """Batches that a DataLoader makes of samples."""
+    """Batches of samples from a DataLoader."""
 
     def __init__(self, samples: Samples, images: Images, data: Data, device: torch.device) -> None:
         self._images, self._refuses, self._device = images, data.broken == "refuse", device
@@ -57,12 +57,12 @@ class LoaderSource:
             collate_fn=collate,
             pin_memory=device.type == "cuda",
             persistent_workers=data.workers > 0,
-            worker_init_fn=leave_interrupts_to_the_parent,
-            generator=torch.Generator(),  # the global one belongs to the network: a resumed run must find it unchanged
+            worker_init_fn=ignore_interrupts,
+            generator=torch.Generator(),  # a resumed run must find the global generator unchanged
         )
 
     def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
-        """One batch per row of picture numbers, from row `start` on."""
+        """One batch per row of image indices, from row `start` on."""
         self._keys.rows, self._keys.epoch = list(rows)[start:], epoch
         for collated in self._loader:
             if isinstance(collated, CovpoolError):
@@ -77,7 +77,7 @@ class LoaderSource:
 
 
 def collate(attempts: list[Sample | CovpoolError]) -> Collated | CovpoolError:
-    """Samples as one batch, or the first error among them."""
+    """Stack samples into a batch, or return the first error among them."""
     samples = []
     for attempt in attempts:
         if isinstance(attempt, CovpoolError):
@@ -87,6 +87,6 @@ def collate(attempts: list[Sample | CovpoolError]) -> Collated | CovpoolError:
     return torch.stack([sample.x for sample in samples]), y, index, [sample.reason for sample in samples]
 
 
-def leave_interrupts_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process of the terminal: the parent alone answers it, and then ends its workers."""
+def ignore_interrupts(worker: int) -> None:
+    """Ignore Ctrl-C in a worker: the terminal sends it to every process, and the parent stops its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Which picture comes when: the same whatever the number of processes, and known from any point of an epoch on."""
+"""The order of images in an epoch: independent of the number of processes, and known from any batch on."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ ALONE = Share()
 
 
 def train_order(count: int, batch_size: int, share: Share, *, seed: int, epoch: int) -> Tensor:
-    """The pictures of an epoch for one process, a batch per row: (steps, batch_size).
+    """The images of an epoch for one process, one batch per row: (steps, batch_size).
 
-    One permutation of all pictures, cut into batches for all processes together, of which process r takes every
-    world_size-th beginning with the r-th. The incomplete last batch is left out.
+    All images are permuted and cut into batches for all processes together; process r takes every world_size-th image
+    of each, starting with the r-th. The incomplete last batch is left out.
 
     >>> two = [train_order(9, 2, Share(2, r), seed=0, epoch=3) for r in (0, 1)]
     >>> one = train_order(9, 4, Share(), seed=0, epoch=3)
@@ -37,9 +37,9 @@ def train_order(count: int, batch_size: int, share: Share, *, seed: int, epoch: 
 
 
 def eval_order(count: int, batch_size: int, share: Share) -> list[Tensor]:
-    """All pictures, once over all processes, in order: batches of process r, as many and as large as everybody's.
+    """The batches of one process, in order; over all processes, every image appears once.
 
-    Where the pictures do not go round, PADDING fills up, so that collective operations meet.
+    Every process has batches of the same number and sizes, as collective operations require; PADDING fills the gaps.
 
     >>> [batch.tolist() for batch in eval_order(5, 2, Share(2, 1))]
     [[1, 3], [-1]]

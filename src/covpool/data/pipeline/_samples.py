@@ -1,4 +1,4 @@
-"""Pictures as a torch Dataset whose every draw depends on (seed, epoch, index) alone."""
+"""Images as a torch Dataset whose random numbers depend on (seed, epoch, index) alone."""
 
 import hashlib
 import random
@@ -16,11 +16,11 @@ from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, BrokenImage
 from covpool.data.pipeline._transforms import Transform
 
-PADDING = -1  # an index that stands for no picture
+PADDING = -1  # index that stands for no image
 
 
-class Loads(Protocol):
-    """What pictures are taken from: files, or a copy in memory."""
+class ImageSource(Protocol):
+    """Images to load by index: files, or a cache in memory."""
 
     @property
     def targets(self) -> list[int]: ...
@@ -30,29 +30,30 @@ class Loads(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One picture, ready for the network."""
+    """One image, ready for the network."""
 
     x: Tensor  # (3, s, s), or (10, 3, s, s)
     y: int
-    index: int  # the picture that was asked for
-    reason: str  # why it could not be read, if so
+    index: int  # of the requested image
+    reason: str  # why it could not be read; empty if it could
 
 
 class Samples(Dataset[Sample]):
-    """Pictures by (epoch, index), transformed.
+    """Transformed images by (epoch, index).
 
-    The random numbers of a sample come from (seed, epoch, index) alone: which worker loads it, in what order and in
-    which process makes no difference, and a resumed run sees the same pictures.
+    The random numbers of a sample depend on (seed, epoch, index) alone. So the worker, the process and the order make
+    no difference, and a resumed run sees the same inputs.
 
     Args:
-        images: where they come from.
-        transform: of a picture into a tensor.
-        seed: of the run.
-        blank: stands for a picture that cannot be read, its class unknown; None puts the next readable picture in its
-            place. `reason` then says why.
+        images: Images to load.
+        transform: Turns an image into a tensor.
+        seed: Seed of the run.
+        blank: Replaces an image that cannot be read, with an unknown class; None = the next readable image replaces it.
     """
 
-    def __init__(self, images: Loads, transform: Transform, *, seed: int = 0, blank: Tensor | None = None) -> None:
+    def __init__(
+        self, images: ImageSource, transform: Transform, *, seed: int = 0, blank: Tensor | None = None
+    ) -> None:
         self.images, self.transform, self.seed, self.blank = images, transform, seed, blank
 
     def __len__(self) -> int:
@@ -75,11 +76,11 @@ class Samples(Dataset[Sample]):
                 continue
             with drawing(self.seed, epoch, index):
                 return Sample(self.transform(image), self.images.targets[candidate], index, reason)
-        raise CovpoolError(f"none of the {len(self)} pictures can be read: {reason}")
+        raise CovpoolError(f"none of the {len(self)} images can be read: {reason}")
 
 
 def seed_of(*numbers: int) -> int:
-    """A seed for torch that differs wherever one of the numbers does.
+    """A seed for torch that changes with each of the numbers.
 
     >>> seed_of(0, 1) == seed_of(0, 1), seed_of(0, 1) == seed_of(1, 0)
     (True, False)
@@ -89,9 +90,9 @@ def seed_of(*numbers: int) -> int:
 
 @contextmanager
 def drawing(*numbers: int) -> Iterator[None]:
-    """Random numbers from these numbers alone inside, and the generators as they were afterwards.
+    """Seed the random generators with these numbers, and restore them on exit.
 
-    Only the CPU's generator is touched: torch.manual_seed would set those of the GPUs too, which belong to the network.
+    GPU generators, which belong to the network, keep their state; torch.manual_seed would change them too.
     """
     torch_state, python_state = torch.get_rng_state(), random.getstate()
     seed = seed_of(*numbers)

@@ -1,4 +1,4 @@
-"""From picture to input: what a recipe's table `augment` says, in torchvision's transforms."""
+"""How an image becomes an input: the table `augment` of a recipe as torchvision transforms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -15,21 +15,21 @@ from covpool.data._settings import Augment
 Crops = Literal[1, 10]
 Transform = Callable[[Image.Image], Tensor]
 
-# Of the colours of ImageNet's pictures in [0, 1]; Krizhevsky et al. 2012 describe them, others published the figures.
+# Principal components of the colors of ImageNet in [0, 1] (Krizhevsky et al. 2012, section 4.1, without the values).
 PCA_VALUES = torch.tensor([0.2175, 0.0188, 0.0045])
 PCA_VECTORS = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
-KEPT = ("size", "resize", "mean", "std", "interpolation")  # of Augment, in a checkpoint
+KEPT = ("size", "resize", "mean", "std", "interpolation")  # settings of Augment that a checkpoint keeps
 
 
 def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
-    """What a training picture goes through: resize, crop, flip, colour, then (3, size, size), normalised.
+    """The transform of training images: resize, crop, flip, color, then normalize to (3, size, size).
 
-    Random numbers are torch's, so whoever seeds them decides the result. A random-resized crop is cut out of the
-    picture as it is; the other crops out of the resized one.
+    Random numbers come from torch's global generator. A random-resized crop is taken from the original image, other
+    crops from the resized one.
 
     Args:
-        augment: the recipe's table.
-        resized: the picture has already gone through `resize`.
+        augment: Settings of the recipe.
+        resized: Whether the image has already been resized by `resize`.
     """
     steps: list[Callable[..., Any]] = []
     if resizes_first(augment) and not resized:
@@ -56,12 +56,12 @@ def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
 
 
 def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False) -> Transform:
-    """What a test picture goes through: resize, central crop, normalised.
+    """The transform of test images: resize, central crop, normalize.
 
     Args:
-        augment: the recipe's table.
-        crops: 10 gives (10, 3, size, size): corners and centre, and the same of the mirror image.
-        resized: the picture has already gone through `resize`.
+        augment: Settings of the recipe.
+        crops: 10 gives (10, 3, size, size): corners and center, and the same of the flipped image.
+        resized: Whether the image has already been resized by `resize`.
     """
     if crops == 10 and augment.resize:
         check_ten_crops(augment.size, augment.resize[0], augment.resize[-1])
@@ -71,7 +71,7 @@ def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False)
 
 
 def preprocessing(augment: Augment) -> dict[str, Any]:
-    """What a checkpoint keeps, so that pictures can be prepared as in the test: plain values for JSON.
+    """The settings that a checkpoint keeps to prepare images as in evaluation, as plain values for JSON.
 
     >>> preprocessing(Augment(size=112, resize=(128,)))["resize"]
     [128]
@@ -81,12 +81,12 @@ def preprocessing(augment: Augment) -> dict[str, Any]:
 
 
 def from_preprocessing(kept: Mapping[str, Any], *, crops: Crops = 1) -> Transform:
-    """The test's transform, from what `preprocessing` kept; what is not in it has Augment's default."""
+    """The test transform from the settings that `preprocessing` kept; missing ones have the defaults of `Augment`."""
     return eval_transform(augment_of(kept), crops=crops)
 
 
 def augment_of(kept: Mapping[str, Any]) -> Augment:
-    """The settings that `preprocessing` kept."""
+    """`Augment` from the settings that `preprocessing` kept."""
     known = {field.name for field in fields(Augment)}
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in kept.items() if name in known
@@ -95,19 +95,19 @@ def augment_of(kept: Mapping[str, Any]) -> Augment:
 
 
 def resizes_first(augment: Augment) -> bool:
-    """Whether every training picture goes through the same resize before anything random happens to it."""
+    """Whether every training image is resized in the same way before anything random happens."""
     return augment.crop != "random_resized" and not augment.scales
 
 
 def scale_range(augment: Augment) -> tuple[int, int]:
-    """The lowest and the highest shorter side of the scale jitter."""
+    """Lower and upper bound of the shorter side in scale jitter."""
     if len(augment.scales) != 2 or augment.scales[0] > augment.scales[1]:
         raise CovpoolError(f"`augment.scales` must be [low, high]; got {list(augment.scales)}")
     return augment.scales[0], augment.scales[1]
 
 
 def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
-    """To the shorter side or to (height, width), as the recipe says; nothing said leaves the picture as it is."""
+    """Resize to a shorter side or to (height, width); an empty `augment.resize` leaves the image unchanged."""
     if len(augment.resize) > 2:
         raise CovpoolError(
             f"`augment.resize` must be [shorter side], [height, width] or []; got {list(augment.resize)}"
@@ -118,12 +118,12 @@ def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
 
 
 def _filter(augment: Augment) -> v2.InterpolationMode:
-    """As torchvision's own type: its older releases take no words."""
+    """The interpolation as torchvision's enum; not all its releases accept strings."""
     return v2.InterpolationMode(augment.interpolation)
 
 
 class ToTensor:
-    """A picture (or several) as float32 in [0, 1]: (3, h, w), or stacked (k, 3, h, w)."""
+    """One image as float32 in [0, 1], (3, h, w), or several stacked, (k, 3, h, w)."""
 
     def __call__(self, image: Image.Image | tuple[Image.Image, ...]) -> Tensor:
         if isinstance(image, tuple):
@@ -132,7 +132,7 @@ class ToTensor:
 
 
 class TenCrops:
-    """The four corners and the centre, and the same of the mirror image."""
+    """The four corners and the center, and the same of the flipped image."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -143,16 +143,16 @@ class TenCrops:
 
 
 def check_ten_crops(size: int, height: int, width: int) -> None:
-    """Refuse a picture with no room for the corners."""
+    """Reject an image smaller than the crop."""
     if min(height, width) < size:
         raise CovpoolError(
-            f"ten crops of {size} pixels need pictures at least as large; got {height} x {width}: "
+            f"ten crops of {size} pixels need images at least as large; got {height} x {width}: "
             f"set augment.resize = [{size}] or larger"
         )
 
 
 class PCANoise:
-    """AlexNet's noise: adds V (alpha * lambda), alpha ~ N(0, deviation^2), to all pixels of a picture in [0, 1]."""
+    """AlexNet's noise: adds V (alpha * lambda), alpha ~ N(0, deviation^2), to all pixels of an image in [0, 1]."""
 
     def __init__(self, deviation: float) -> None:
         self.deviation = deviation

@@ -1,9 +1,13 @@
-"""Readers of data sets in the layouts their owners ship, one module per data set."""
+"""Readers of data sets in the layouts that their authors ship.
 
-from covpool.data.sets._open import SETS, Splits, open_data
+Each public module reads the data set of its name: `read(root, data)` returns its subsets, and `SPLITS` is the number of
+official splits where there are several.
+"""
+
+from covpool.data.sets._open import Splits, list_sets, open_data
 
 __all__ = [
-    "SETS",
     "Splits",
+    "list_sets",
     "open_data",
 ]

@@ -1,36 +1,40 @@
-"""Finding a data set on disk: its files and lists, or a message of what was missing."""
+"""Finding a data set on disk, and saying what is missing."""
 
 from pathlib import Path
 
 from covpool._errors import CovpoolError
 from covpool.data._images import Images
 
-PART_NAMES = ("train", "val", "test")
-Parts = dict[str, Images]  # by those names; every set has "train" and one of the others
+SUBSETS = ("train", "val", "test")
+Subsets = dict[str, Images]  # by these names; every data set has "train" and at least one of the others
+
+SHOWN = 8  # names of a folder's contents in a message
 
 
-def base(root: Path, inner: str, *expected: str) -> Path:
-    """The folder of a data set: `root` itself, or the folder `inner` of its archive inside it.
+def find_root(root: Path, archive: str, *expected: str) -> Path:
+    """The folder that contains a data set: `root` itself, or the folder `archive` inside it.
 
     Args:
-        root: what the user gave.
-        inner: the name of the archive's top folder.
-        expected: what must lie in it.
+        root: Folder given by the user.
+        archive: Name of the top folder in the archive of the data set.
+        expected: Files and folders that the data set must contain.
     """
-    found = root / inner if (root / inner).is_dir() else root
+    found = root / archive if (root / archive).is_dir() else root
     missing = [name for name in expected if not (found / name).exists()]
     if missing:
-        raise CovpoolError(f"{found} must hold {', '.join(expected)}; {', '.join(missing)} is missing: {inside(found)}")
+        raise CovpoolError(
+            f"{found} must contain {', '.join(expected)}; {', '.join(missing)} is missing: {describe_folder(found)}"
+        )
     return found
 
 
-def inside(folder: Path) -> str:
-    """What lies in a folder, for a message.
+def describe_folder(folder: Path) -> str:
+    """The contents of a folder, for a message.
 
-    >>> inside(Path("/no/such/folder"))
-    'there is no such folder'
+    >>> describe_folder(Path("/no/such/folder"))
+    'the folder does not exist'
     """
     if not folder.is_dir():
-        return "there is no such folder"
+        return "the folder does not exist"
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    return f"there lies {', '.join(names[:8])}{', ...' * (len(names) > 8)}" if names else "the folder is empty"
+    return f"found {', '.join(names[:SHOWN])}{', ...' * (len(names) > SHOWN)}" if names else "the folder is empty"

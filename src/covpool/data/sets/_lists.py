@@ -1,65 +1,94 @@
-"""Reading the lists of a data set: what they say, or a message with the file, the line and what was expected there."""
+"""Reading the lists of a data set, and saying which line of which file is damaged."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from covpool._errors import CovpoolError
+from covpool.data._images import Images, Paths
+from covpool.data.sets._layout import Subsets
 
-SHOWN = 100  # characters of a damaged line, or of a library's complaint, in a message
-AGAIN = "mend it, or unpack it again"
+SHOWN = 100  # characters of a damaged line, or of another library's message, in a message
+REPAIR = "repair it, or unpack it again"
 
 Entry = TypeVar("Entry")
+Key = TypeVar("Key")
 
 
 @contextmanager
 def reading(path: Path, expected: str) -> Iterator[None]:
-    """Whatever goes wrong inside becomes a message that `path` must hold what is expected."""
+    """Turn an error raised while a file is read into a message that says what the file must contain."""
     try:
         yield
-    except Exception as error:  # of a damaged file every library complains in its own way
-        if isinstance(error, OSError) and error.filename:  # not damaged, but missing or forbidden
+    except Exception as error:  # every library has its own error for a damaged file
+        if isinstance(error, OSError) and error.filename:  # missing or forbidden, not damaged
             raise
         sentence = re.split(r"\n|\. ", str(error))[0]
-        complaint = f"{type(error).__name__}: {sentence[:SHOWN]}"
-        raise CovpoolError(f"{path} must hold {expected}; reading it gave {complaint}: {AGAIN}") from error
+        reason = f"{type(error).__name__}: {sentence[:SHOWN]}"
+        raise CovpoolError(f"{path} must contain {expected}; reading it failed with {reason}: {REPAIR}") from error
 
 
-def rows(path: Path) -> Iterator[str]:
-    """The lines of a list, without blanks around them and without empty ones."""
-    return (row for _, row in _numbered_rows(path))
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file, stripped, without empty ones."""
+    return (line for _, line in _numbered_lines(path))
 
 
-def entries(path: Path, read: Callable[[str], Entry], expected: str) -> Iterator[Entry]:
-    """What `read` makes of the lines of a list.
+def parse_lines(path: Path, parse: Callable[[str], Entry], expected: str) -> Iterator[Entry]:
+    """The parsed lines of a file.
 
     Args:
-        path: the list.
-        read: raises ValueError or LookupError where a line is not as it should be.
-        expected: how it should be, for the message.
+        path: File to read.
+        parse: Parses one line; raises ValueError or LookupError if the line is invalid.
+        expected: Description of a valid line, for the message.
     """
-    for number, row in _numbered_rows(path):
+    for number, line in _numbered_lines(path):
         try:
-            entry = read(row)
+            entry = parse(line)
         except (ValueError, LookupError) as error:
-            raise CovpoolError(f"{path}, line {number}: expected {expected}; got {row[:SHOWN]!r}: {AGAIN}") from error
+            raise CovpoolError(f"{path}, line {number}: expected {expected}; got {line[:SHOWN]!r}: {REPAIR}") from error
         yield entry
 
 
-def pair(row: str) -> tuple[str, str]:
+def first_word(line: str) -> tuple[str, str]:
     """The first word of a line, and the rest.
 
-    >>> pair("0034309 Falcon 900")
+    >>> first_word("0034309 Falcon 900")
     ('0034309', 'Falcon 900')
     """
-    first, rest = row.split(maxsplit=1)
+    first, rest = line.split(maxsplit=1)
     return first, rest
 
 
-def _numbered_rows(path: Path) -> Iterator[tuple[int, str]]:
+def number_classes(names: Iterable[Key]) -> dict[Key, int]:
+    """The target of each class: its position among all of them."""
+    return {name: target for target, name in enumerate(names)}
+
+
+def make_images(folder: Path, listed: Iterable[tuple[str, int]], classes: tuple[str, ...]) -> Images:
+    """Images from (file relative to `folder`, target)."""
+    files = list(listed)
+    return Images(Paths(folder / file for file, _ in files), [target for _, target in files], classes)
+
+
+def read_class_lists(folder: Path, lists: Mapping[str, Path]) -> Subsets:
+    """Subsets from lists with lines CLASS/IMAGE; the classes are sorted by name.
+
+    Args:
+        folder: Folder that contains CLASS/IMAGE.
+        lists: List of each subset.
+    """
+    files = {subset: list(read_lines(path)) for subset, path in lists.items()}
+    targets = number_classes(sorted({file.split("/")[0] for listed in files.values() for file in listed}))
+    return {
+        subset: make_images(folder, ((file, targets[file.split("/")[0]]) for file in listed), tuple(targets))
+        for subset, listed in files.items()
+    }
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     with reading(path, "text in UTF-8"), path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
-            if row := line.strip():
-                yield number, row
+            if stripped := line.strip():
+                yield number, stripped

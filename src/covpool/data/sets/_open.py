@@ -1,7 +1,8 @@
-"""The data sets by name, and what must be true of any of them before a training starts."""
+"""Data sets by name, and the checks that every data set must pass before training starts."""
 
+import importlib
+import pkgutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,96 +10,97 @@ from covpool._check import check_choice
 from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, Images
 from covpool.data._settings import Data
-from covpool.data.sets import aircraft, cars, cub, dtd, folder, imagenet, inat2018, indoor67, places365
-from covpool.data.sets._layout import PART_NAMES, Parts
+from covpool.data.sets._layout import SUBSETS, Subsets
 
-SETS: dict[str, Callable[[Path, Data], Parts]] = {
-    "folder": folder.parts,
-    "imagenet": imagenet.parts,
-    "places365": places365.parts,
-    "cub": cub.parts,
-    "aircraft": aircraft.parts,
-    "cars": cars.parts,
-    "dtd": dtd.parts,
-    "indoor67": indoor67.parts,
-    "inat2018": inat2018.parts,
-}
-NUMBERED = ("dtd",)  # have several official splits, which `data.split` chooses from
+SHOWN = 5  # classes named in a message
 
 
 @dataclass(frozen=True)
 class Splits:
-    """What is learnt from and what is judged on; both have the same classes."""
+    """The training set and the test set; both have the same classes."""
 
     train: Images
     test: Images
 
 
+def list_sets() -> list[str]:
+    """The names of all data sets, found without importing their readers.
+
+    >>> "cub" in list_sets()
+    True
+    """
+    names = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
 def open_data(data: Data) -> Splits:
-    """The pictures of a data set, listed but not read, in its official split.
+    """List the images of a data set in its official split, without reading them.
 
     Args:
-        data: which set, where it lies and which parts are wanted.
+        data: Name and folder of the data set, and which subsets to train and test on.
 
     Raises:
-        CovpoolError: nothing of the kind lies there, a list is damaged, it has no such split, a part has no pictures, a
-            class has none in one of the parts, or a training picture has no class.
+        CovpoolError: The folder does not contain this data set, a list is damaged, the split or subset does not exist,
+            a subset has no images or no images of some class, or a training image has no class.
     """
-    check_choice("data.name", data.name, list(SETS))
-    if data.split != 1 and data.name not in NUMBERED:
-        raise CovpoolError(
-            f"`data.split` chooses one of the numbered splits of {', '.join(NUMBERED)}; got {data.split} for "
-            f"{data.name!r}, which has no such: leave it out, or name the data set (data.name=..., --data NAME:FOLDER)"
-        )
+    check_choice("data.name", data.name, list_sets())
+    reader = importlib.import_module(f"covpool.data.sets.{data.name}")
+    _check_split(data, getattr(reader, "SPLITS", 1))
     root = Path(data.root).expanduser()
     if not data.root or not root.is_dir():
         came = f"there is no folder {root}" if data.root else "it is empty"
         raise CovpoolError(f"`data.root` must be the folder of the data set {data.name!r}; {came}")
-    parts = SETS[data.name](root, data)
-    splits = Splits(_training(parts, data), _held_out(parts, data))
-    _check_pictures(splits, root)
+    subsets: Subsets = reader.read(root, data)
+    tested = _test_subset(subsets, data)
+    splits = Splits(_training_set(subsets, tested, data), subsets[tested])
+    _check_images(splits, root)
     return splits
 
 
-def _training(parts: Parts, data: Data) -> Images:
-    if data.train_on == "train":
-        return parts["train"]
-    if "val" not in parts or _held_out_name(parts, data) == "val":
-        there = ", ".join(name for name in PART_NAMES if name in parts)
+def _check_split(data: Data, splits: int) -> None:
+    if splits == 1 and data.split != 1:
         raise CovpoolError(
-            f'`data.train_on` = "train+val" needs a part to test on beside train and val; {data.name} at {data.root} '
-            f'has {there}, tested on {_held_out_name(parts, data)}: use train_on = "train", or another test_on'
+            f"`data.split` must be 1 for a data set with one official split; got {data.split} for {data.name!r}: "
+            "leave it out, or name the data set (data.name=..., --data NAME:FOLDER)"
         )
-    return parts["train"] + parts["val"]
+    check_choice("data.split", data.split, range(1, splits + 1))
 
 
-def _held_out(parts: Parts, data: Data) -> Images:
-    return parts[_held_out_name(parts, data)]
+def _test_subset(subsets: Subsets, data: Data) -> str:
+    """The subset to test on; where only one of "test" and "val" exists, it serves as both."""
+    return data.test_on if data.test_on in subsets else next(name for name in ("test", "val") if name in subsets)
 
 
-def _held_out_name(parts: Parts, data: Data) -> str:
-    """The part to test on; where there is only one, it has both names."""
-    return data.test_on if data.test_on in parts else next(name for name in ("test", "val") if name in parts)
+def _training_set(subsets: Subsets, tested: str, data: Data) -> Images:
+    if data.train_on == "train":
+        return subsets["train"]
+    if "val" not in subsets or tested == "val":
+        there = ", ".join(name for name in SUBSETS if name in subsets)
+        raise CovpoolError(
+            f'`data.train_on` = "train+val" needs a test set besides train and val; {data.name} at {data.root} '
+            f'has {there} and is tested on {tested}: use train_on = "train", or another test_on'
+        )
+    return subsets["train"] + subsets["val"]
 
 
-def _check_pictures(splits: Splits, root: Path) -> None:
+def _check_images(splits: Splits, root: Path) -> None:
     for name, images in (("training", splits.train), ("test", splits.test)):
         if not len(images):
-            raise CovpoolError(f"the {name} part of {root} has no pictures")
-        count = Counter(images.targets)
-        if UNKNOWN in count:  # a test server knows them
-            continue
-        empty = [images.classes[c] for c in range(len(images.classes)) if not count[c]]
-        if empty:
-            listed = ", ".join(empty[:5]) + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
-            raise CovpoolError(
-                f"every class must have pictures in training and test; the {name} part of {root} has none of {listed}: "
-                "add pictures, or remove the class from the other part too"
-            )
+            raise CovpoolError(f"the {name} set of {root} must have images; it has none")
+        _check_classes(images, f"the {name} set of {root}")
     if UNKNOWN in splits.train.targets:
         first = splits.train.paths[splits.train.targets.index(UNKNOWN)]
-        raise CovpoolError(f"every training picture must have a class; the lists of {root} give none to {first}")
+        raise CovpoolError(f"every training image must have a class; the lists of {root} give none to {first}")
     if len(splits.train.classes) < 2:
+        raise CovpoolError(f"a data set must have at least two classes; {root} has only {splits.train.classes[0]}")
+
+
+def _check_classes(images: Images, where: str) -> None:
+    count = Counter(images.targets)
+    empty = [name for target, name in enumerate(images.classes) if not count[target]]
+    if empty and UNKNOWN not in count:  # the classes of some test sets are not public
+        names = ", ".join(empty[:SHOWN]) + (f" and {len(empty) - SHOWN} more" if len(empty) > SHOWN else "")
         raise CovpoolError(
-            f"there must be two classes or more to tell apart; {root} has {splits.train.classes[0]} alone"
+            f"every class must have training and test images; {where} has none of {names}: "
+            "add images, or remove the class from the other set too"
         )

@@ -1,28 +1,25 @@
-"""FGVC-Aircraft (2013b): 100 variants, 3,334 / 3,333 / 3,333 pictures; the usual protocol trains on train + val."""
+"""FGVC-Aircraft (2013b): 100 variants, 3,334 / 3,333 / 3,333 images. The usual protocol trains on train + val."""
 
 from pathlib import Path
 
-from covpool.data._images import Images, Paths
 from covpool.data._settings import Data
-from covpool.data.sets._layout import PART_NAMES, Parts, base
-from covpool.data.sets._lists import entries, pair, rows
+from covpool.data.sets._layout import SUBSETS, Subsets, find_root
+from covpool.data.sets._lists import first_word, make_images, number_classes, parse_lines, read_lines
 
 
-def parts(root: Path, data: Data) -> Parts:
-    """train, val and test of the variants."""
-    lists = {part: f"images_variant_{part}.txt" for part in PART_NAMES}
-    root = base(root, "fgvc-aircraft-2013b", "data") / "data"
-    root = base(root, "", "variants.txt", *lists.values(), "images")
-    classes = tuple(rows(root / "variants.txt"))
-    numbers = {name: number for number, name in enumerate(classes)}
+def read(root: Path, data: Data) -> Subsets:
+    """train, val and test, with variants as classes."""
+    lists = {subset: f"images_variant_{subset}.txt" for subset in SUBSETS}
+    root = find_root(root, "fgvc-aircraft-2013b", "data") / "data"
+    root = find_root(root, "", "variants.txt", *lists.values(), "images")
+    targets = number_classes(read_lines(root / "variants.txt"))
 
-    def entry(row: str) -> tuple[str, int]:
-        picture, variant = pair(row)
-        return picture, numbers[variant]
+    def parse(line: str) -> tuple[str, int]:
+        image, variant = first_word(line)
+        return f"{image}.jpg", targets[variant]
 
-    def part(listing: str) -> Images:
-        listed = list(entries(root / listing, entry, "a picture and its variant, one of variants.txt"))
-        paths = Paths(root / "images" / f"{picture}.jpg" for picture, _ in listed)
-        return Images(paths, [number for _, number in listed], classes)
-
-    return {name: part(listing) for name, listing in lists.items()}
+    expected = "an image and its variant, one of variants.txt"
+    return {
+        subset: make_images(root / "images", parse_lines(root / name, parse, expected), tuple(targets))
+        for subset, name in lists.items()
+    }

@@ -1,24 +1,13 @@
-"""MIT Indoor67: 67 scenes, 80 / 20 pictures per class in TrainImages.txt and TestImages.txt, pictures in Images/."""
+"""MIT Indoor67: 67 scenes, 80 / 20 images per class in TrainImages.txt and TestImages.txt, images in Images/."""
 
 from pathlib import Path
 
-from covpool.data._images import Images, Paths
 from covpool.data._settings import Data
-from covpool.data.sets._layout import Parts, base
-from covpool.data.sets._lists import rows
-
-LISTS = {"train": "TrainImages.txt", "test": "TestImages.txt"}
+from covpool.data.sets._layout import Subsets, find_root
+from covpool.data.sets._lists import read_class_lists
 
 
-def parts(root: Path, data: Data) -> Parts:
+def read(root: Path, data: Data) -> Subsets:
     """train and test."""
-    root = base(root, "indoorCVPR_09", *LISTS.values(), "Images")
-    listed = {part: list(rows(root / name)) for part, name in LISTS.items()}
-    classes = tuple(sorted({row.split("/")[0] for files in listed.values() for row in files}))
-    numbers = {name: number for number, name in enumerate(classes)}
-
-    def part(files: list[str]) -> Images:
-        paths = Paths(root / "Images" / name for name in files)
-        return Images(paths, [numbers[name.split("/")[0]] for name in files], classes)
-
-    return {name: part(files) for name, files in listed.items()}
+    root = find_root(root, "indoorCVPR_09", "TrainImages.txt", "TestImages.txt", "Images")
+    return read_class_lists(root / "Images", {"train": root / "TrainImages.txt", "test": root / "TestImages.txt"})
