@@ -1,10 +1,15 @@
-"""The table of pools: name -> class, with what is said of each in listings. Knows no pool itself."""
+"""The table of pools: name -> class, with the description that listings show."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from covpool._check import did_you_mean
@@ -15,20 +20,22 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="type[Pool]")
 
+ENTRY_POINTS = "covpool.pools"  # the group in which an installed package names its modules with pools
+
 
 @dataclass(frozen=True)
 class PoolInfo:
-    """What is known of a pooling method before one is built.
+    """The description of a pooling method.
 
     Attributes:
-        name: the key, which is also the file, the test id, the docs page and the command-line value.
-        title: the method's name in its paper.
-        paper: where it comes from.
-        order: the order of the statistics it keeps.
-        formula: what it computes, in one line.
-        size: representation size as a formula in c, the channels after reduction.
-        cost: multiply-adds per image, as a formula in n positions and c channels.
-        options: its own keyword arguments and their defaults.
+        name: Registry key, which is also the name of the file, test and docs page, and the command-line value.
+        title: Name of the method in its paper.
+        paper: Authors, title, venue and year of the paper.
+        order: Order of the statistics that the method keeps.
+        formula: What the method computes, in one line.
+        size: Length of the representation, as a formula in c, the number of channels after the reduction.
+        cost: Multiply-adds per image, as a formula in n positions, c channels and the method's options.
+        options: The method's own keyword arguments and their defaults.
     """
 
     name: str
@@ -42,19 +49,20 @@ class PoolInfo:
 
 
 _POOLS: dict[str, tuple[type[Pool], PoolInfo]] = {}
+_PLUGINS_ALLOWED: ContextVar[bool] = ContextVar("plugins_allowed", default=True)
 
 
 def register(name: str, *, title: str, paper: str, order: str, formula: str, size: str, cost: str) -> Callable[[P], P]:
-    """Decorate a `Pool` subclass to make it available by name, to `create_pool`, the listings, tests and benchmarks.
+    """Make a `Pool` subclass available by name to `create_pool`, the command line, listings, tests and benchmarks.
 
-    The arguments are those of `PoolInfo`. A name can be taken only once.
+    Use it as a decorator. `PoolInfo` describes the arguments. Each name can be registered only once.
 
     >>> import covpool
     >>> @covpool.register("half_avg", title="Half average", paper="", order="1", formula="x / 2", size="c", cost="n c")
     ... class HalfAverage(covpool.Pool):
     ...     def __init__(self, in_features, **common):
     ...         super().__init__(in_features, lambda c: c, **common)
-    ...     def _pool(self, x, *, mask=None, weights=None):
+    ...     def _pool(self, x):
     ...         return x.mean(1) / 2
     >>> covpool.create_pool("half_avg", 16).out_features
     16
@@ -64,7 +72,7 @@ def register(name: str, *, title: str, paper: str, order: str, formula: str, siz
     def add(cls: P) -> P:
         if name in _POOLS and _POOLS[name][0] is not cls:
             raise CovpoolError(
-                f"a pool named {name!r} is registered already, as {_POOLS[name][0].__qualname__}: choose another name"
+                f"a pool named {name!r} is already registered, as {_POOLS[name][0].__qualname__}: choose another name"
             )
         options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
         _POOLS[name] = cls, PoolInfo(name, title, paper, order, formula, size, cost, options)
@@ -74,18 +82,49 @@ def register(name: str, *, title: str, paper: str, order: str, formula: str, siz
 
 
 def unregister(name: str) -> None:
-    """Take a pool of your own out of the table again."""
+    """Remove a pool from the table."""
     _find(name)
     del _POOLS[name]
 
 
+def load_plugins(modules: Iterable[str]) -> None:
+    """Import modules that register pools, such as a file of your own beside your script.
+
+    Args:
+        modules: Names of modules, as in an import statement.
+
+    >>> load_plugins(["covpool.pools.isqrt"])
+    """
+    for module in modules:
+        _load_plugin(f"plugin {module!r}", partial(importlib.import_module, module))
+
+
+@contextmanager
+def without_plugins() -> Iterator[None]:
+    """While active, use the pools that are already registered and import no installed plugin.
+
+    Loading a checkpoint runs inside it: a file must not decide which code is imported.
+    """
+    token = _PLUGINS_ALLOWED.set(False)
+    try:
+        yield
+    finally:
+        _PLUGINS_ALLOWED.reset(token)
+
+
 def list_pools() -> list[str]:
-    """The names of all pools, in order of registration."""
+    """Return the names of all pools, those of installed plugins included, in the order of registration."""
+    _load_installed_plugins()
     return list(_POOLS)
 
 
+def registered_classes() -> list[type[Pool]]:
+    """Return the classes of all pools that are registered so far."""
+    return [cls for cls, _ in _POOLS.values()]
+
+
 def pool_info(name: str) -> PoolInfo:
-    """What is known of one pool.
+    """Return the description of a pool.
 
     >>> pool_info("isqrt").size
     'c (c + 1) / 2'
@@ -94,7 +133,7 @@ def pool_info(name: str) -> PoolInfo:
 
 
 def pool_name(pool: Pool) -> str | None:
-    """The name under which the method of a pool is registered; None for one that is not.
+    """Return the name under which the class of a pool is registered, or None.
 
     >>> pool_name(create_pool("isqrt", 16))
     'isqrt'
@@ -103,16 +142,16 @@ def pool_name(pool: Pool) -> str | None:
 
 
 def option_types(name: str) -> dict[str, Any]:
-    """The annotations of all options of a pool, its own and those common to all pools; Any where there is none.
+    """Return the annotations of all options of a pool, its own and the common ones; Any for an option without one.
 
     >>> option_types("isqrt")["iterations"], option_types("isqrt")["groups"]
     (<class 'int'>, <class 'int'>)
     """
     kinds: dict[str, Any] = {}
-    for make in reversed(_initialisers(_find(name)[0])):
+    for make in reversed(_initializers(_find(name)[0])):
         try:
             hints = get_type_hints(make)
-        except NameError:  # a name that is imported for type checkers alone
+        except NameError:  # an annotation names something that is imported only for type checking
             hints = {}
         kinds |= {key: hints.get(key, Any) for key in _keywords(make)}
     return kinds
@@ -122,15 +161,15 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
     """Build a pool by name.
 
     Args:
-        name: one of `list_pools()`.
-        in_features: channels of the features it will get; a tuple for pools of several feature tensors.
-        options: the method's own options (`pool_info(name).options`) and those common to all pools (`Pool`).
+        name: One of `list_pools()`.
+        in_features: Number of channels of the features; a tuple for a pool of several feature tensors.
+        options: The method's own options (`pool_info(name).options`) and the common options of `Pool`.
 
     >>> create_pool("isqrt", in_features=512, reduce_to=64).out_features
     2080
     """
     cls, _ = _find(name)
-    known = [key for make in _initialisers(cls) for key in _keywords(make)]
+    known = [key for make in _initializers(cls) for key in _keywords(make)]
     for key in options:
         if key not in known:
             raise WrongTypeError(
@@ -141,14 +180,38 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
 
 def _find(name: str) -> tuple[type[Pool], PoolInfo]:
     if name not in _POOLS:
+        _load_installed_plugins()
+    if name not in _POOLS:
         raise CovpoolError(
-            f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}"
+            f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}: "
+            "to use a pool of your own, import its module or pass `--plugin MODULE`"
         )
     return _POOLS[name]
 
 
-def _initialisers(cls: type[Pool]) -> list[Callable[..., None]]:
-    """Of a class and of those it derives from: together they take all options."""
+def _load_installed_plugins() -> None:
+    if _PLUGINS_ALLOWED.get():
+        _load_entry_points()
+
+
+@cache
+def _load_entry_points() -> None:
+    """Import the modules that installed packages name in the entry-point group `covpool.pools`."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        _load_plugin(f"plugin {entry.value!r} (installed entry point {entry.name!r})", entry.load)
+
+
+def _load_plugin(what: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except Exception as error:  # a plugin is foreign code and may fail in any way
+        raise CovpoolError(
+            f"{what} must import without errors; got {type(error).__name__}: {error}: fix or remove it"
+        ) from error
+
+
+def _initializers(cls: type[Pool]) -> list[Callable[..., None]]:
+    """Return the `__init__` of a class and of its bases; together they take all options."""
     return [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
 
 

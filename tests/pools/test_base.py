@@ -8,7 +8,7 @@ from covpool import Pool, create_pool
 
 
 class Seen(Pool):
-    """Keeps what the base hands to the method."""
+    """Record what the base passes to the method."""
 
     def __init__(self, in_features: int | tuple[int, ...], **common: object) -> None:
         super().__init__(in_features, lambda *channels: sum(channels), **common)
@@ -81,12 +81,12 @@ def test_a_mask_of_the_first_map_holds_for_the_reductions_of_all() -> None:
     torch.testing.assert_close(pool.reduce[1].norms[0].running_mean, 0.1 * reduced.mean((0, 2, 3)))
 
 
-class OnItsOwn(Seen):
+class SeenOnOwnGrids(Seen):
     own_positions = True
 
 
 def test_maps_that_keep_their_own_grids_get_masks_and_weights_of_their_own() -> None:
-    pool, x, y = OnItsOwn((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
+    pool, x, y = SeenOnOwnGrids((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
     mask, weights = torch.zeros(2, 4, 6, dtype=torch.bool), torch.ones(2, 4, 6)
     mask[..., :2], weights[..., 2:] = True, 5
     pool(x, y, mask=mask, weights=weights)
@@ -100,7 +100,7 @@ def test_maps_that_keep_their_own_grids_get_masks_and_weights_of_their_own() -> 
 
 def test_tokens_of_different_number_keep_their_own_but_share_no_mask() -> None:
     x, y = torch.randn(2, 12, 5), torch.randn(2, 7, 9)
-    pool = OnItsOwn((5, 9))
+    pool = SeenOnOwnGrids((5, 9))
     pool(x, y)
     assert [f.shape[1] for f in pool.x] == [12, 7]
     with pytest.raises(ValueError, match="same positions; got 7 and 12"):
@@ -192,6 +192,88 @@ def test_integers_and_arrays_are_refused() -> None:
 def test_a_mask_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match=r"`mask` must be a torch.Tensor; got list"):
         create_pool("avg", 5)(torch.zeros(1, 5, 2, 1), mask=[[True, False]])
+
+
+class Simple(Pool):
+    """The largest difference from the mean, without any code for masks, weights and empty batches."""
+
+    calls = 0
+
+    def __init__(self, in_features: int | tuple[int, ...], **common: object) -> None:
+        super().__init__(in_features, lambda *channels: sum(channels), **common)
+
+    def _pool(self, *x: Tensor) -> Tensor:
+        self.calls += 1
+        assert all(f.shape[0] and f.shape[1] for f in x)
+        return torch.cat([(f - f.mean(1, keepdim=True)).abs().amax(1) for f in x], -1)
+
+
+class SimpleOnOwnGrids(Simple):
+    own_positions = True
+
+
+def test_the_signature_of_a_method_declares_what_it_handles() -> None:
+    assert not Simple.handles_mask and not Simple.handles_weights
+    assert Seen.handles_mask and Seen.handles_weights
+    with pytest.raises(ValueError, match=r"Odd\._pool must take `mask` beside `weights`"):
+
+        class Odd(Pool):
+            def _pool(self, x: Tensor, *, weights: Tensor | None) -> Tensor:
+                return x.mean(1)
+
+
+def test_the_base_gathers_kept_positions_and_calls_once_per_distinct_count() -> None:
+    x, pool = features(6, 5, 3).requires_grad_(), Simple(3)
+    counts = torch.tensor([5, 2, 0, 2, 5, 1])
+    mask = torch.arange(5) >= 5 - counts.unsqueeze(1)
+    z = pool(x.masked_fill(~mask.unsqueeze(-1), torch.nan), mask=mask)
+    assert pool.calls == 3
+    for found, item, keep in zip(z, x, mask, strict=True):
+        expected = pool(item[keep].unsqueeze(0))[0] if keep.any() else torch.zeros(3, dtype=x.dtype)
+        torch.testing.assert_close(found, expected)
+    (gradient,) = torch.autograd.grad(z.sum(), x)
+    assert gradient.isfinite().all() and (gradient[~mask] == 0).all()
+
+
+def test_the_base_gathers_positions_of_several_grids() -> None:
+    x, y, pool = torch.randn(2, 3, 4, 6), torch.randn(2, 2, 2, 3), SimpleOnOwnGrids((3, 2))
+    mask = torch.zeros(2, 4, 6, dtype=torch.bool)
+    mask[0, ..., :2], mask[1, ..., 2:] = True, True
+    z = pool(x, y, mask=mask)
+    first = pool(x[:1, ..., :2], y[:1, ..., :1])
+    second = pool(x[1:, ..., 2:], y[1:, ..., 1:])
+    torch.testing.assert_close(z, torch.cat((first, second)))
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(0, 5, dtype=torch.bool)])
+def test_the_base_deals_with_empty_batches(mask: Tensor | None) -> None:
+    x, pool = torch.zeros(0, 5, 3, requires_grad=True), Simple(3, project_to=2)
+    z = pool(x, mask=mask)
+    assert z.shape == (0, 2) and pool.calls == 0
+    assert torch.autograd.grad(z.sum(), x)[0].shape == x.shape
+
+
+def test_masks_that_keep_nothing_give_zeros_with_zero_gradients() -> None:
+    x, pool = torch.full((2, 5, 3), torch.nan, requires_grad=True), Simple(3)
+    z = pool(x, mask=torch.zeros(2, 5, dtype=torch.bool))
+    assert (z == 0).all() and pool.calls == 0
+    assert (torch.autograd.grad(z.sum(), x)[0] == 0).all()
+
+
+def test_the_base_refuses_weights_that_a_method_does_not_take() -> None:
+    with pytest.raises(ValueError, match="Simple does not support `weights`: leave them out, or use `mask`"):
+        Simple(3)(torch.zeros(2, 5, 3), weights=torch.ones(2, 5))
+
+
+def test_a_method_may_take_masks_without_weights() -> None:
+    class Masked(Simple):
+        def _pool(self, x: Tensor, *, mask: Tensor | None) -> Tensor:
+            assert mask is not None
+            return (x * mask.unsqueeze(-1)).sum(1)
+
+    pool, mask = Masked(3), torch.tensor([[True, False]])
+    assert pool.handles_mask and not pool.handles_weights
+    assert pool(torch.ones(1, 2, 3), mask=mask).tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_the_base_has_no_method_of_its_own() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from cases import features
 from covpool import create_pool
-from covpool.pools.codebook import CodebookPool, amounts, sharpness
+from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
 
 NAMES = ("netvlad", "netfv", "mfafv", "deepten")
 every_pool = pytest.mark.parametrize("name", NAMES)
@@ -76,7 +76,7 @@ def test_wrong_descriptors_are_refused(name: str) -> None:
             pool.init_from(torch.zeros(shape))
     with pytest.raises(ValueError, match="finite"):
         pool.init_from(torch.full((10, 4), torch.nan))
-    with pytest.raises(ValueError, match=r"varied|all the same"):
+    with pytest.raises(ValueError, match=r"vary more|all the same"):
         pool.init_from(torch.ones(10, 4))
     with pytest.raises(ValueError, match="`clusters` must be a positive integer"):
         create_pool(name, 4, clusters=0)
@@ -103,14 +103,14 @@ def test_sharpness_gives_the_second_word_one_percent_at_the_mean_gap() -> None:
         ([0, 1.0, 0, 0], [0, 1.0, 0, 0]),
     ],
 )
-def test_amounts_count_kept_positions_as_one_each(weights: list[float], expected: list[float]) -> None:
-    found = amounts(torch.tensor([weights]))
+def test_kept_positions_count_one_each(weights: list[float], expected: list[float]) -> None:
+    found = effective_counts(torch.tensor([weights]))
     torch.testing.assert_close(found, torch.tensor([expected]))
 
 
-def test_amounts_of_uneven_weights_are_the_effective_number_of_positions() -> None:
+def test_uneven_weights_sum_to_the_effective_number_of_positions() -> None:
     w = features(3, 7, 1).abs().squeeze(-1)
-    found = amounts(w / w.sum(1, keepdim=True))
+    found = effective_counts(w / w.sum(1, keepdim=True))
     assert found is not None
     torch.testing.assert_close(found.sum(1), w.sum(1) ** 2 / (w * w).sum(1))
     torch.testing.assert_close(found / found[:, :1], w / w[:, :1])

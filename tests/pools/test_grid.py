@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from covpool.pools.grid import resize_map, resize_positions
+from covpool.pools._grid import resize_map, resize_positions
 
 
 def weights_along(old: int, new: int) -> Tensor:  # (new, old)
@@ -81,7 +81,7 @@ def test_tokens_are_never_interpolated() -> None:
     assert resize_map(x, (6,), tokens=True) is x
     assert resize_map(x, (2, 3), tokens=True) is x
     for grid in ((5,), (2, 2)):
-        with pytest.raises(ValueError, match=f"same positions; got {math.prod(grid)} and 6: only maps"):
+        with pytest.raises(ValueError, match=f"same positions; got {math.prod(grid)} and 6: give maps"):
             resize_map(x, grid, tokens=True)
     with pytest.raises(ValueError, match="got 4 and 6"):
         resize_positions(torch.ones(2, 6), (2, 3), (4,))

@@ -164,7 +164,7 @@ def test_gradients_of_features_factors_and_scales() -> None:
         ({"degree": 0}, "`degree` must be a positive integer; got 0"),
         ({"size": 0}, "`size` must be a positive integer; got 0"),
         ({"fusion": "hcc"}, "`fusion` must be one of"),
-        ({"scales": (1.0,)}, "each of several levels; got 1 for 2"),
+        ({"scales": (1.0,)}, "one number for each; got 1 for 2"),
     ],
 )
 def test_wrong_options_are_refused(option: dict[str, object], message: str) -> None:

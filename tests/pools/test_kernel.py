@@ -161,7 +161,7 @@ def test_wrong_use() -> None:
     pool = KernelPool(4, size=8)
     with pytest.raises(ValueError, match=r"\(m, 4\), m >= 2,.*got \(1, 4\)"):
         pool.init_from(torch.ones(1, 4))
-    with pytest.raises(ValueError, match=r"mean inner product.*positive; got -1: give `gamma`"):
+    with pytest.raises(ValueError, match=r"mean inner product.*positive.*got -1: give `gamma`"):
         pool.init_from(torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
     with pytest.raises(ValueError, match=r"`gamma` must be positive; got 0"):
         KernelPool(4, gamma=0)

@@ -150,7 +150,7 @@ def test_wrong_use() -> None:
         LowRankBilinearPool(5, rank=5)
     with pytest.raises(ValueError, match=r"`sqrt_scale` must be positive.*got 0"):
         LowRankBilinearPool(5, sqrt_scale=0)
-    with pytest.raises(ValueError, match=r"5 channels have no 6 singular vectors: choose bottleneck <= 5"):
+    with pytest.raises(ValueError, match="`bottleneck` must be at most the number of channels, 5; got 6"):
         make(bottleneck=6).init_from(torch.ones(9, 5))
     with pytest.raises(ValueError, match=r"\(m, 5\), m >= 1,.*got \(9, 4\)"):
         make().init_from(torch.ones(9, 4))

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from cases import features
 from covpool import create_pool
-from covpool.pools.normalize import make_normalization
+from covpool.pools._normalize import make_normalization
 
 
 def vectors(b: int = 4, d: int = 10) -> Tensor:

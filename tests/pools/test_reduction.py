@@ -6,7 +6,7 @@ from torch import nn
 
 from cases import features
 from covpool import create_pool
-from covpool.pools.reduction import Reduction
+from covpool.pools._reduction import Reduction
 
 
 def maps(b: int, c: int, h: int, w: int) -> torch.Tensor:

@@ -133,7 +133,7 @@ def test_vn_mle_with_masks_weights_and_hard_features(gamma: float) -> None:
     "options", [{"alpha": 0.7}, {"learn_alpha": True}, {"normalization": "spectral"}, {"null_gradient": "released"}]
 )
 def test_vn_mle_refuses_the_options_of_the_power(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="`gamma` takes the place of the power"):
+    with pytest.raises(ValueError, match="`gamma` replaces the power"):
         create_pool("mpn", 5, gamma=0.75, **options)
 
 

@@ -163,9 +163,9 @@ def test_every_option_is_finite_on_hard_cases(options: dict[str, object]) -> Non
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"dims": ()}, "`dims` must be one or more orders"),
-        ({"dims": (9,)}, r"do not grow, from 8 channels on; got \(9,\)"),
-        ({"dims": (4, 5)}, "do not grow"),
+        ({"dims": ()}, "`dims` must be non-increasing orders"),
+        ({"dims": (9,)}, r"at most 8, the number of channels; got \(9,\)"),
+        ({"dims": (4, 5)}, "non-increasing"),
         ({"dims": (0,)}, "`dims` must be a positive integer"),
         ({"manifold": "grassmann"}, "`manifold` must be one of"),
         ({"vectorization": "upper"}, "`vectorization` must be one of"),

@@ -5,7 +5,6 @@ import math
 import torch
 
 from covpool.bench._measure import time_graph, time_interleaved
-from covpool.models import stated_cost
 from covpool.pools import Pool
 
 
@@ -42,7 +41,7 @@ def pool_shares(
         limits: of `matmul_rate` and `copy_rate`.
     """
     b, n, c = shape
-    flops = 3 * 2 * b * stated_cost(pool, n, c)
+    flops = 3 * 2 * b * pool.multiply_adds(n, c)
     parameters = sum(p.numel() for p in pool.parameters())
     size = 4 * (3 * math.prod(shape) + 2 * b * pool.out_features + 3 * parameters)
     return {

@@ -16,8 +16,8 @@ class NonFiniteError(CovpoolError, RuntimeError):
     """A module produced NaN or inf.
 
     Attributes:
-        module: its name in the model.
-        where: "input", "output", "gradient" (of its input) or "gradient of " and the name of its parameter.
+        module: Name of the module in the model.
+        where: "input", "output", "gradient" (of the input), or "gradient of " followed by the name of a parameter.
     """
 
     def __init__(self, module: str, kind: str, where: str, tensor: Tensor) -> None:
@@ -33,11 +33,11 @@ class NonFiniteError(CovpoolError, RuntimeError):
 def check_finite(model: nn.Module) -> Iterator[None]:
     """While active, raise `NonFiniteError` at the first module whose input, output or gradient is not finite.
 
-    Modules are watched in the order in which they run, forward and backward, so the name in the error is where the
-    trouble began. Every check waits for the device: use it to look for a fault, not all the time.
+    Modules are checked in the order in which they run, forward and backward, so the error names the module where the
+    first such value appeared. Every check waits for the device, so use it only to find a fault.
 
     Args:
-        model: any module.
+        model: Any module.
 
     >>> import torch, covpool
     >>> pool = covpool.create_pool("isqrt", 8)
@@ -64,7 +64,7 @@ def _watch_input(name: str, handles: list[RemovableHandle]) -> Any:
             _refuse(name, module, "input", tensor)
             if not (tensor.requires_grad and torch.is_grad_enabled()):
                 return tensor
-            own = tensor.view_as(tensor)  # its gradient is what this module sends back, not the sum over all readers
+            own = tensor.view_as(tensor)  # its gradient comes from this module, not from all users
             handles.append(own.register_hook(_watch_gradient(name, module, "gradient")))
             return own
 

@@ -1,4 +1,4 @@
-"""What the normalisations of covariance pooling do to eigenvalues: the curves behind the pools, to be plotted."""
+"""The functions that the normalizations of covariance pooling apply to eigenvalues, for plots."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def power(
     *,
     normalization: Normalization | None = None,
 ) -> Tensor:  # (..., c)
-    """l^alpha (MPN-COV), over its largest (M-l2) or its Euclidean norm (M-Fro) where wished; zeros stay zero.
+    """Return l^alpha (MPN-COV), optionally divided by the largest (M-l2) or the Euclidean norm (M-Fro); 0 stays 0.
 
     >>> power(torch.tensor([9.0, 4.0, 0.0])).tolist()
     [3.0, 2.0, 0.0]
@@ -25,7 +25,7 @@ def power(
     largest = eigenvalues.amax(-1, keepdim=True)
     if normalization is None:
         return eigenvalues**alpha
-    f = (eigenvalues / torch.where(largest == 0, 1, largest)) ** alpha  # the ratio first: nothing overflows
+    f = (eigenvalues / torch.where(largest == 0, 1, largest)) ** alpha  # dividing first avoids overflow
     if normalization == "spectral":
         return torch.where(largest == 0, 0, f)
     norm = torch.linalg.vector_norm(f, dim=-1, keepdim=True)
@@ -37,7 +37,7 @@ def logarithm(
     *,
     eps: float = 1e-3,
 ) -> Tensor:  # (..., c)
-    """log(l + eps) (DeepO2P).
+    """Return log(l + eps) (DeepO2P).
 
     >>> logarithm(torch.tensor([1.0]), eps=0.0).tolist()
     [0.0]
@@ -54,14 +54,14 @@ def newton_schulz(
     postcomp: bool = True,
     t: Tensor | None = None,  # (...)
 ) -> Tensor:  # (..., c)
-    """sqrt(l) x_N with x_0 = sqrt(l / t), x <- x (3 - x^2) / 2: what N steps of iSQRT-COV make of an eigenvalue.
+    """Apply N iterations of iSQRT-COV to eigenvalues: sqrt(l) x_N with x_0 = sqrt(l / t), x <- x (3 - x^2) / 2.
 
     Args:
-        eigenvalues: all of a matrix, unless `t` is given.
-        iterations: N.
-        prenorm: t is the sum of the eigenvalues ("trace") or their Euclidean norm ("frobenius").
-        postcomp: False leaves the factor sqrt(t) out.
-        t: of a matrix whose eigenvalues these are not, for a curve over any points in [0, t].
+        eigenvalues: All eigenvalues of a matrix, or any points in [0, t] if `t` is given.
+        iterations: Number N of iterations.
+        prenorm: How t is computed: the sum of the eigenvalues ("trace") or their Euclidean norm ("frobenius").
+        postcomp: False leaves out the factor sqrt(t).
+        t: Norm of a matrix, to draw a curve over points that are not its eigenvalues.
 
     >>> newton_schulz(torch.tensor([4.0]), iterations=1).tolist()
     [2.0]

@@ -2,7 +2,7 @@
 
 from covpool.models._attach import attach
 from covpool.models._backbone import Backbone
-from covpool.models._cost import Cost, cost, stated_cost
+from covpool.models._cost import Cost, cost
 from covpool.models._efficiency import Efficiency, efficiency
 from covpool.models._head import last_linear, make_head
 from covpool.models._insert import BlockInfo, block_info, insert, list_blocks
@@ -36,5 +36,4 @@ __all__ = [
     "pool_of",
     "rebuild",
     "representation_of",
-    "stated_cost",
 ]

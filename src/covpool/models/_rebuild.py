@@ -6,6 +6,7 @@ from covpool._errors import CovpoolError
 from covpool.models._attach import Source, attach
 from covpool.models._network import Network
 from covpool.models._networks import create_model
+from covpool.pools import without_plugins
 
 
 def rebuild(recipe: dict[str, Any], *, backbone: Source | tuple[Source, ...] | None = None) -> Network:
@@ -33,8 +34,9 @@ def rebuild(recipe: dict[str, Any], *, backbone: Source | tuple[Source, ...] | N
             if named
             else "this network was attached to a backbone object: give `backbone`, one built in the same way"
         )
-    if kind == "model":
-        return create_model(**arguments, **options)
-    source = backbone if stored is None else tuple(stored) if isinstance(stored, list) else stored
-    assert source is not None
-    return attach(source, **arguments, **options)
+    with without_plugins():  # a stored architecture must not decide which code is imported
+        if kind == "model":
+            return create_model(**arguments, **options)
+        source = backbone if stored is None else tuple(stored) if isinstance(stored, list) else stored
+        assert source is not None
+        return attach(source, **arguments, **options)

@@ -19,7 +19,7 @@ from covpool.pools.base import Pool
     cost="n c",
 )
 class AveragePool(Pool):
-    """The mean of the features over positions: the first-order baseline.
+    """The mean of the features over positions, the first-order baseline.
 
     >>> import torch
     >>> AveragePool(3)(torch.ones(2, 3, 4, 4)).tolist()

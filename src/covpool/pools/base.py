@@ -1,8 +1,8 @@
-"""Pool: what every pooling method shares, done once: checks, layout, reduction, precision, normalisation."""
+"""Pool: what all pooling methods share: checks, layout, reduction, masks, precision, normalization, projection."""
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops import at_least_float32, outside_autocast
-from covpool.pools.grid import Positions, flatten_positions, for_each, resize_map, resize_positions
-from covpool.pools.normalize import Normalize, make_normalization
-from covpool.pools.reduction import Activation, Reduction
+from covpool.ops import at_least_float32, outside_autocast, unvech
+from covpool.pools._grid import Positions, flatten_positions, for_each, resize_map, resize_positions
+from covpool.pools._kept_positions import pool_by_count, zero_vectors
+from covpool.pools._normalize import Normalize, make_normalization
+from covpool.pools._reduction import Activation, Reduction
+from covpool.pools._vectorization import triangle
 
 Layout = Literal["auto", "channels_first", "channels_last", "tokens"]
 LAYOUTS: tuple[Layout, ...] = ("auto", "channels_first", "channels_last", "tokens")
@@ -22,28 +24,48 @@ LAYOUTS: tuple[Layout, ...] = ("auto", "channels_first", "channels_last", "token
 class Pool(nn.Module):
     """The base of all pools: features in, one vector per image out.
 
-    A method implements `_pool`, the mathematics on float32 or float64 features (b, n, c), and tells its length.
+    A method implements `_pool`, the mathematics on features (b, n, c). Its signature declares what it handles:
+
+    * `_pool(self, x)`: the base gathers the positions that a mask keeps and calls `_pool` once per distinct number of
+      them; it also deals with empty masks and empty batches, and refuses weights.
+    * `_pool(self, x, *, mask, weights)`: the method handles masks and weights, (b, n) or None, empty ones included.
+      Choose this form if masked calls must compile or must not wait for the device.
 
     Args:
-        in_features: channels of the features; a tuple for a pool of several feature tensors.
-        pooled_size: the length of what `_pool` returns, as a function of the channels it gets (one argument per feature
-            tensor).
-        layout: "auto" takes 4-D and 5-D inputs as maps with channels second and 3-D ones as tokens (b, n, c);
-            "channels_first" (b, c, ...), "channels_last" (b, ..., c) and "tokens" (b, n, c) say it outright.
-        reduce_to: channels after a 1x1 convolution, batch norm and ReLU before pooling; several for a chain of them.
-        reduce_activation: "relu6" takes the place of that ReLU, as in GCP_Optimization's MobileNetV2.
-        normalize: after pooling: "epn" (element-wise signed square root and l2), "l2", "bn" (batch norm over the
-            vector), or a chain of them.
-        project_to: length after a grouped linear map at the end.
-        groups: of that map.
+        in_features: Number of channels of the features; a tuple for a pool of several feature tensors.
+        pooled_size: Length of the vector that `_pool` returns, as a function of the number of channels that `_pool`
+            gets (one argument per feature tensor).
+        layout: "auto" takes 4-D and 5-D inputs as maps with channels second and 3-D inputs as tokens (b, n, c).
+            "channels_first" (b, c, ...), "channels_last" (b, ..., c) and "tokens" (b, n, c) fix the layout.
+        reduce_to: Number of channels after a 1x1 convolution, batch norm and ReLU before pooling; several numbers make
+            a chain.
+        reduce_activation: "relu6" replaces the ReLU of the reduction, as in GCP_Optimization's MobileNetV2.
+        normalize: Normalization after pooling: "epn" (signed square root of every element, then unit length), "l2",
+            "bn" (batch norm over the vector), or a chain of them.
+        project_to: Length of the output of a grouped linear map at the end.
+        groups: Number of groups of the linear map.
     """
 
+    # "scores": the pool is itself the classifier. It takes `num_classes` and has a method `representation`.
     output: Literal["features", "scores"] = "features"
-    # Its operations read autocast and half-precision features themselves; else `_pool` gets float32 outside autocast.
+    # The method reads autocast and half-precision features itself. Otherwise `_pool` gets float32 outside autocast.
     chooses_precision: bool = False
-    # Its feature tensors keep their own grids, and `_pool` gets tuples of masks and weights, one for each of them; else
-    # all are brought to the positions of the first.
+    # Feature tensors keep their own grids, and `_pool` gets one mask and one weight tensor for each of them. Otherwise
+    # all of them are resized to the positions of the first.
     own_positions: bool = False
+    # The matrix that the method normalizes, if its vector is the result: a symmetric matrix of the order of the
+    # channels, written in full or as its upper triangle. Spectra are available for such pools.
+    normalizes: Literal["covariance", "moment"] | None = None
+
+    handles_mask: ClassVar[bool] = False
+    handles_weights: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        parameters = inspect.signature(cls._pool).parameters
+        cls.handles_mask, cls.handles_weights = "mask" in parameters, "weights" in parameters
+        if cls.handles_weights and not cls.handles_mask:
+            raise CovpoolError(f"{cls.__name__}._pool must take `mask` beside `weights`")
 
     def __init__(
         self,
@@ -68,36 +90,60 @@ class Pool(nn.Module):
         reductions = [Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs]
         self.reduce = nn.ModuleList(reductions)
         self._inputs = inputs
-        self.channels = tuple(reduction.out_features for reduction in reductions)  # of what `_pool` gets
-        pooled = pooled_size(*self.channels)
-        self.normalize = make_normalization(normalize, pooled)
-        self.project = _make_projection(pooled, project_to, groups)
-        self.out_features = pooled if project_to is None else project_to
+        self.channels = tuple(reduction.out_features for reduction in reductions)  # of the features that `_pool` gets
+        self.pooled_features = pooled_size(*self.channels)
+        self.normalize = make_normalization(normalize, self.pooled_features)
+        self.project = _make_projection(self.pooled_features, project_to, groups)
+        self.out_features = self.pooled_features if project_to is None else project_to
 
     def _pool(self, *x: Any, **positions: Any) -> Tensor:
-        """The method: float32 or float64 features (b, n, c), mask and weights (b, n) or None -> (b, pooled size)."""
+        """Pool float32 or float64 features (b, n, c) into (b, pooled size)."""
         raise NotImplementedError
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        """Return the cost of `_pool` for one image of n positions and c channels; by default n c."""
+        return n * c
 
     def forward(self, *features: Tensor, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         """Pool features (b, c, h, w), (b, c, t, h, w) or (b, n, c) into (b, out_features).
 
         Args:
-            features: one tensor for most pools. Several maps may differ in size: where a method needs them at the same
+            features: One tensor for most pools. Several maps may differ in size: if a method needs them at the same
                 positions, they are resized bilinearly to the first.
-            mask: True = keep, (b, n) or the (first) map's own shape (b, h, w); an empty mask gives zeros.
-            weights: a weight per position, in the same shapes.
+            mask: True = keep, (b, n) or the shape (b, h, w) of the first map; an empty mask gives zeros.
+            weights: One weight per position, in the same shapes.
         """
-        return self._finished(self._apply_method(self._pool, features, mask, weights))
+        if weights is not None and not self.handles_weights:
+            raise CovpoolError(f"{self._name()} does not support `weights`: leave them out, or use `mask`")
+        return self._finished(self._apply_method(self._pool_kept, features, mask, weights))
 
     @torch.no_grad()
     def descriptors(self, features: Tensor, *, mask: Tensor | None = None) -> Tensor:
-        """What the method sees of features after the reduction: the kept positions of all images, one per row.
+        """Return the features after the reduction, one row for each kept position of all images.
 
         Pools that start from data take them: `pool.init_from(pool.descriptors(features))`.
 
         Shape: (b, c, h, w) or (b, n, c) -> (m, c), c after the reduction.
         """
         return self._apply_method(_rows, (features,), mask, None)
+
+    def _pool_kept(self, *x: Tensor, mask: Positions = None, weights: Positions = None) -> Tensor:
+        """Call `_pool` with what it handles. For a method without masks, gather the kept positions first."""
+        if self.handles_weights:
+            return self._pool(*x, mask=mask, weights=weights)
+        if self.handles_mask:
+            return self._pool(*x, mask=mask)
+        if x[0].shape[0] == 0:
+            return zero_vectors(x[0], self.pooled_features)
+        if mask is None:
+            return self._pool(*x)
+        masks = [m for m in for_each(mask, x) if m is not None]
+        return pool_by_count(self._pool, x, masks, self.pooled_features)
+
+    def _matrix(self, x: Tensor) -> Tensor:  # (b, n, c) -> (b, c, c)
+        """Return the normalized matrix that the pooled vector consists of; see `normalizes`."""
+        z, c = self._pool_kept(x), x.shape[-1]
+        return unvech(z) if z.shape[-1] == triangle(c) else z.unflatten(-1, (c, c))
 
     def _apply_method(
         self,
@@ -106,7 +152,7 @@ class Pool(nn.Module):
         mask: Tensor | None,
         weights: Tensor | None,
     ) -> Tensor:
-        """What a method makes of features (b, n, c), after checks, layout, reduction and the choice of precision."""
+        """Check and reduce the features, choose the precision, and call `method` on features (b, n, c)."""
         if len(features) != len(self._inputs):
             raise CovpoolError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
         shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
@@ -120,9 +166,9 @@ class Pool(nn.Module):
             return method(*(at_least_float32(f) for f in x), mask=kept, weights=weighted)
 
     def _finished(self, z: Tensor) -> Tensor:
-        """Normalisation and projection, in float32."""
+        """Normalize and project the pooled vectors in float32."""
         if not len(self.normalize) and self.project is None:
-            return z  # torch.export takes no autocast region with nothing in it
+            return z  # torch.export refuses an empty autocast region
         with outside_autocast(z):
             z = self.normalize(z)
             return z if self.project is None else self.project(z.unsqueeze(-1)).squeeze(-1)
@@ -130,7 +176,7 @@ class Pool(nn.Module):
     def _positions(
         self, name: str, value: Tensor | None, features: tuple[Tensor, ...], shapes: list[tuple[int, ...]]
     ) -> Positions:
-        """A mask or weights as (b, n), for every feature tensor where they keep their own grids."""
+        """Return a mask or weights as (b, n); one for each feature tensor if they keep their own grids."""
         flat = flatten_positions(name, value, shapes[0])
         if flat is None or not self.own_positions:
             return flat
@@ -140,7 +186,7 @@ class Pool(nn.Module):
         )
 
     def _reduced(self, i: int, feature: Tensor, grid: tuple[int, ...], mask: Tensor | None) -> Tensor:
-        """Feature i as (b, n, c) after its reduction, at the positions of `grid` or its own."""
+        """Return feature i as (b, n, c) after its reduction, at the positions of `grid` or its own."""
         tokens = self._is_tokens(feature)
         if not self._is_channels_first(feature):
             feature = feature.movedim(-1, 1)
@@ -159,7 +205,7 @@ class Pool(nn.Module):
         return self.layout == "channels_first" or (self.layout == "auto" and feature.ndim > 3)
 
     def _positions_shape(self, feature: Tensor, i: int) -> tuple[int, ...]:
-        """(b, *positions) of feature i, after checking its shape."""
+        """Check the shape of feature i and return (b, *positions)."""
         check_floating("features", feature)
         expected, axis = self._inputs[i], 1 if self._is_channels_first(feature) else -1
         allowed = (3,) if self.layout == "tokens" else (3, 4, 5)
@@ -187,7 +233,7 @@ class Pool(nn.Module):
 
 
 def _check_count(name: str, pooled_size: Callable[..., int], inputs: tuple[int, ...]) -> None:
-    """Refuse more or fewer feature tensors than the method takes."""
+    """Refuse a number of feature tensors that the method does not take."""
     try:
         inspect.signature(pooled_size).bind(*inputs)
     except TypeError as error:
@@ -199,11 +245,11 @@ def _rows(x: Tensor, *, mask: Tensor | None, weights: None) -> Tensor:  # (b, n,
 
 
 def _make_projection(pooled: int, project_to: int | None, groups: int) -> nn.Module | None:
-    """The grouped linear map after pooling, as a 1x1 convolution of the vector."""
+    """Make the grouped linear map after pooling, as a 1x1 convolution of the vector."""
     check_positive_int("groups", groups)
     if project_to is None:
         if groups != 1:
-            raise CovpoolError(f"`groups` = {groups} needs `project_to`: the length after the grouped map")
+            raise CovpoolError(f"`groups` = {groups} needs `project_to`, the length of the output of the grouped map")
         return None
     check_positive_int("project_to", project_to)
     if pooled % groups or project_to % groups:

@@ -21,14 +21,14 @@ from covpool.pools.base import Pool
     cost="n c^2",
 )
 class BilinearPool(Pool):
-    """The mean outer product of the features, in full, then the signed square root of every element and unit length.
+    """All entries of the mean outer product of the features; then the signed square root of each and unit length.
 
-    With one feature tensor it is the second moment about zero (x_A = x_B); with two their cross-moment (two-stream
-    B-CNN), the second map resized to the first one's grid. Pre-training needs `normalize="bn"` after it, as the paper
-    found.
+    One feature tensor gives the second moment about zero (x_A = x_B). Two give their cross-moment (two-stream B-CNN);
+    the second map is resized to the grid of the first. Pre-training needs `normalize="bn"` after it, according to the
+    paper.
 
     Args:
-        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+        gradient: How the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
 
     >>> import torch
     >>> z = BilinearPool(4)(torch.randn(2, 4, 7, 7))
@@ -40,6 +40,9 @@ class BilinearPool(Pool):
         check_choice("gradient", gradient, GRADIENT_MODES)
         super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
         self.gradient = gradient
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2
 
     def _pool(self, x: Tensor, y: Tensor | None = None, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if y is None:

@@ -27,14 +27,14 @@ Sketch = Literal["tensor", "maclaurin"]
 class CompactBilinearPool(Pool):
     """A random sketch of the mean outer product, then the signed square root of every element and unit length.
 
-    The randomness is drawn once, from a generator of its own, and saved with the weights.
+    The random numbers are drawn once, from a separate generator, and saved with the weights.
 
     Args:
-        sketch: "tensor" (count sketches, convolved) or "maclaurin" (products of two random projections).
-        size: D, the length of the sketch.
-        learned: train the signs of the count sketches, or the projections, from their random start.
-        seed: of the random draw.
-        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+        sketch: "tensor" (convolved count sketches) or "maclaurin" (products of two random projections).
+        size: Length D of the sketch.
+        learned: Train the signs of the count sketches, or the projections, from their random start.
+        seed: Seed of the random numbers.
+        gradient: How the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
 
     >>> import torch
     >>> z = CompactBilinearPool(64, size=512)(torch.randn(2, 64, 7, 7))
@@ -42,9 +42,9 @@ class CompactBilinearPool(Pool):
     (torch.Size([2, 512]), True)
     """
 
-    hashes: Tensor  # (2, c), of the tensor sketch
+    hashes: Tensor  # (2, c), for the tensor sketch
     signs: Tensor  # (2, c)
-    factors: Tensor  # (2, c, D), of random Maclaurin
+    factors: Tensor  # (2, c, D), for random Maclaurin
 
     def __init__(
         self,
@@ -75,6 +75,9 @@ class CompactBilinearPool(Pool):
             self.register_parameter(name, nn.Parameter(value))
         else:
             self.register_buffer(name, value)
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return min((n + 1) * c**2, 2.5 * n * self.size * math.log2(2 * self.size))
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.sketch == "tensor":

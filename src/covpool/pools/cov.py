@@ -8,8 +8,8 @@ from covpool._check import check_choice
 from covpool._registry import register
 from covpool.ops import covariance, shrunk_covariance, vech
 from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
 
 @register(
@@ -22,16 +22,21 @@ from covpool.pools.triangle import triangle
     cost="n c^2",
 )
 class CovariancePool(Pool):
-    """The upper triangle of the covariance of the features over positions, without any normalisation.
+    """The upper triangle of the covariance of the features over positions, without normalization.
 
     Args:
-        shrinkage: draw it towards a multiple of the identity, see `covpool.ops.shrunk_covariance`.
+        shrinkage: Estimator that shrinks it towards a multiple of the identity, see `covpool.ops.shrunk_covariance`.
     """
+
+    normalizes = "covariance"
 
     def __init__(self, in_features: int, *, shrinkage: Shrinkage | None = None, **common: Any) -> None:
         super().__init__(in_features, triangle, **common)
         check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
         self.shrinkage = shrinkage
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.shrinkage is not None:

@@ -19,9 +19,9 @@ from covpool.pools.base import Pool
     cost="n c^2",
 )
 class CrossCovariancePool(Pool):
-    """The covariance between the channels of two feature tensors over their positions, in full.
+    """All entries of the covariance between the channels of two feature tensors over their positions.
 
-    With one feature tensor it is its covariance, both triangles. A second map is resized to the first one's grid.
+    One feature tensor gives its own covariance, both triangles. A second map is resized to the grid of the first.
 
     >>> import torch
     >>> CrossCovariancePool((4, 3))(torch.randn(2, 4, 14, 14), torch.randn(2, 3, 7, 7)).shape
@@ -30,6 +30,9 @@ class CrossCovariancePool(Pool):
 
     def __init__(self, in_features: int | tuple[int, int], **common: Any) -> None:
         super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2
 
     def _pool(self, x: Tensor, y: Tensor | None = None, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         return cross_covariance(x, x if y is None else y, mask=mask, weights=weights).flatten(1)

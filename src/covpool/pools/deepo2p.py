@@ -11,8 +11,8 @@ from covpool._registry import register
 from covpool.ops import covariance, logm_eigh
 from covpool.ops.positions import count, keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import NullGradient
+from covpool.pools._vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
 from covpool.pools.base import Pool
-from covpool.pools.vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
 
 Scale = Literal["none", "mean", "released"]
 
@@ -29,20 +29,22 @@ Scale = Literal["none", "mean", "released"]
 class LogEuclideanPool(Pool):
     """The matrix logarithm of the second moment of the features.
 
-    The moment and its eigen-decomposition are in float64, as in the released code: in float32 the round-off of null
-    eigenvalues is as large as eps.
+    The moment and its eigen-decomposition are computed in float64, as in the released code. In float32 the round-off
+    of zero eigenvalues is as large as eps.
 
     Args:
-        eps: added to every eigenvalue, in the unit of x squared.
-        scale: the moment is F^T F ("none", as printed), F^T F / n ("mean") or F^T F / n^2 ("released", as in the one
-            public code), n the positions that are kept.
-        vectorization: all c^2 entries ("full") or the upper triangle.
+        eps: Number added to every eigenvalue, in the unit of x squared.
+        scale: The moment is F^T F ("none", as printed), F^T F / n ("mean") or F^T F / n^2 ("released", as in the only
+            public code), where n is the number of kept positions.
+        vectorization: All c^2 entries ("full") or the upper triangle.
         null_gradient: "released" drops the derivative between range and null space, see `covpool.ops.logm_eigh`.
 
     >>> import torch
     >>> LogEuclideanPool(4, vectorization="triangle")(torch.randn(2, 4, 7, 7)).shape
     torch.Size([2, 10])
     """
+
+    normalizes = "moment"
 
     def __init__(
         self,
@@ -58,9 +60,12 @@ class LogEuclideanPool(Pool):
         check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_choice("null_gradient", null_gradient, ("exact", "released"))
         if not 0 < eps < math.inf:
-            raise CovpoolError(f"`eps` must be positive and finite, as the moment may be singular; got {eps}")
+            raise CovpoolError(f"`eps` must be positive and finite because the moment may be singular; got {eps}")
         super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)
         self.eps, self.scale, self.vectorization, self.null_gradient = eps, scale, vectorization, null_gradient
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         exact = x.double()

@@ -10,7 +10,7 @@ from covpool.ops.kmeans import kmeans
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
-from covpool.pools.codebook import CodebookPool, amounts, sharpness
+from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
 
 
 @register(
@@ -23,13 +23,13 @@ from covpool.pools.codebook import CodebookPool, amounts, sharpness
     cost="2 n c clusters",
 )
 class TextureEncodingPool(CodebookPool):
-    """Residuals of features about K codewords, summed under a soft assignment by distance, then unit length.
+    """Residuals of features to K codewords, summed with soft assignments by distance, then scaled to unit length.
 
-    a_k(x) = softmax_k(-s_k |x - c_k|^2), e_k = sum of a_k(x) (x - c_k), with a smoothing factor s_k of each codeword.
+    a_k(x) = softmax_k(-s_k |x - c_k|^2), e_k = sum of a_k(x) (x - c_k), with one smoothing factor s_k per codeword.
     The published network reduces its features first: `reduce_to=128`.
 
     Args:
-        clusters: K.
+        clusters: Number K of codewords.
 
     >>> import torch
     >>> TextureEncodingPool(64, reduce_to=8)(torch.randn(2, 64, 7, 7)).shape
@@ -41,27 +41,30 @@ class TextureEncodingPool(CodebookPool):
         c = self.channels[0]
         bound = (clusters * c) ** -0.5
         self.codewords = nn.Parameter(torch.empty(clusters, c).uniform_(-bound, bound))
-        self.smoothing = nn.Parameter(torch.rand(clusters))  # the PyTorch release stores it with the opposite sign
+        self.smoothing = nn.Parameter(torch.rand(clusters))  # the released PyTorch code stores the negative
 
     @torch.no_grad()
     def init_from(self, descriptors: Tensor, *, seed: int = 0, centers: Tensor | None = None) -> None:
-        """Start from k-means codewords of descriptors (m, c) and the one s that gives the second codeword 1 %.
+        """Initialize the codewords by k-means of descriptors (m, c), and s so that the second codeword gets 1 %.
 
-        The authors start from random numbers, as a new pool does; this is NetVLAD's rule.
+        This is NetVLAD's rule. The authors start from random numbers, as a new pool does.
 
         Args:
-            descriptors: of many images.
-            seed: of k-means.
-            centers: (clusters, c), codewords found elsewhere (scikit-learn's k-means) in place of `ops.kmeans`.
+            descriptors: Descriptors of many images.
+            seed: Seed of k-means.
+            centers: Codewords (clusters, c) that were fitted elsewhere, for example by scikit-learn's k-means.
         """
         x = self._checked(descriptors)
         words = kmeans(x, self.clusters, seed=seed) if centers is None else self._checked_centers(centers).to(x.device)
         self.smoothing.fill_(sharpness(-squared_distances(x, words)))
         self.codewords.copy_(words)
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 2 * n * c * self.clusters
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
-        w = amounts(w)
+        w = effective_counts(w)
         a = (-self.smoothing * squared_distances(x, self.codewords)).softmax(-1)
         a = a if w is None else a * w.unsqueeze(-1)
         return nn.functional.normalize(residual_sums(x, a, self.codewords).flatten(1))

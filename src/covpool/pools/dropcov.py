@@ -10,11 +10,11 @@ from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, vech
 from covpool.ops.positions import keep_positions, mean
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
-KERNEL = 3  # of the convolution over channels, as released
-STRENGTH = 10  # how much of the rate an agreement of one takes away, times log2 of the channels, as released
+KERNEL = 3  # size of the convolution over channels, as released
+STRENGTH = 10  # a cosine of one lowers the rate by this much over log2 of the channels, as released
 
 
 @register(
@@ -22,17 +22,17 @@ STRENGTH = 10  # how much of the rate an agreement of one takes away, times log2
     title="DropCov",
     paper="Wang et al., DropCov: A Simple yet Effective Method for Improving Deep Architectures, NeurIPS 2022",
     order="2",
-    formula="z = vech(cov(x m / (1 - p))) with channels m kept at random in training; z = vech(Sigma) after it",
+    formula="z = vech(cov(x m / (1 - p))) with a random channel mask m in training; z = vech(Sigma) in evaluation",
     size="c (c + 1) / 2",
     cost="n c^2",
 )
 class DropoutCovariancePool(Pool):
-    """The upper triangle of the covariance, trained with whole channels dropped at a rate that follows the features.
+    """The upper triangle of the covariance, trained with channel dropout at a rate that adapts to the features.
 
-    In training, y = softmax(conv(mean x)) weighs the channels (efficient channel attention), x becomes x (1 + y), and
-    every channel of every image is dropped with the probability p = 1 - 10 / log2(c) times the mean, over the batch, of
-    the cosine between y and the row sums of the covariance of x, kept within [0, 1]; what remains is divided by 1 - p.
-    In evaluation it is plain covariance pooling.
+    In training, y = softmax(conv(mean x)) weighs the channels (efficient channel attention) and x becomes x (1 + y).
+    Each channel of each image is then dropped with probability p, and the others are divided by 1 - p. With the mean
+    over the batch of cos(y, row sums of the covariance of x), p = 1 - 10 / log2(c) mean, clipped to [0, 1]. In
+    evaluation it is plain covariance pooling.
 
     Args:
         rate: "adaptive", or a fixed p in [0, 1) without the attention.
@@ -43,12 +43,17 @@ class DropoutCovariancePool(Pool):
     torch.Size([2, 2080])
     """
 
+    normalizes = "covariance"
+
     def __init__(self, in_features: int, *, rate: float | Literal["adaptive"] = "adaptive", **common: Any) -> None:
         super().__init__(in_features, triangle, **common)
         if rate != "adaptive" and not (isinstance(rate, (int, float)) and 0 <= rate < 1):
             raise CovpoolError(f"`rate` must be 'adaptive' or in [0, 1); got {rate!r}")
         self.rate = rate
         self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if rate == "adaptive" else None
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.training:
@@ -57,12 +62,12 @@ class DropoutCovariancePool(Pool):
         return vech(covariance(x, mask=mask, weights=weights))
 
     def _dropped(self, x: Tensor, w: Tensor | None) -> Tensor:
-        """x with channels dropped at random."""
+        """Drop channels of x at random."""
         if self.attention is None:
             return nn.functional.dropout1d(x.mT, float(self.rate)).mT
         y = self.attention(mean(x, w).unsqueeze(1)).softmax(-1).squeeze(1)
         x = x * (1 + y).unsqueeze(1)
-        # A tensor all the way, where nn.Dropout would need the rate on the host.
+        # The rate stays a tensor; nn.Dropout would need it on the host.
         p = adaptive_rate(y.detach(), covariance(x.detach(), weights=w))
         kept = torch.rand(y.shape, dtype=y.dtype, device=y.device) >= p
         scale = torch.where(p == 1, 0, 1 / torch.where(p == 1, 1, 1 - p))
@@ -73,7 +78,7 @@ def adaptive_rate(
     y: Tensor,  # (b, c), the attention
     sigma: Tensor,  # (b, c, c)
 ) -> Tensor:  # ()
-    """1 - 10 / log2(c) mean of cos(y, sum of the rows of sigma), within [0, 1]; a zero sigma has cosine zero."""
+    """Return 1 - 10 / log2(c) mean of cos(y, row sums of sigma), clipped to [0, 1]; a zero sigma has cosine zero."""
     rows = sigma.sum(-1)
     largest = rows.abs().amax(-1, keepdim=True)
     cosine = nn.functional.cosine_similarity(y, rows / torch.where(largest == 0, 1, largest), dim=-1)

@@ -1,5 +1,6 @@
 """First- and second-order information fusion (FASON)."""
 
+import math
 from typing import Any
 
 import torch
@@ -10,8 +11,8 @@ from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketch
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.pools._grid import Positions, for_each
 from covpool.pools.base import Pool
-from covpool.pools.grid import Positions, for_each
 
 
 @register(
@@ -24,16 +25,16 @@ from covpool.pools.grid import Positions, for_each
     cost="n c + min((n + 1) c^2, 2.5 n size log(2 size))",
 )
 class FirstAndSecondOrderPool(Pool):
-    """The mean of the features beside their compact bilinear pooling, for one level or for several, concatenated.
+    """The mean of the features and their compact bilinear pooling, concatenated over one or more levels.
 
-    Each level is pooled over its own positions. The sketches are drawn once, from a generator of their own, and saved
-    with the weights.
+    Each level is pooled over its own positions. The sketches are drawn once, from a separate generator, and saved with
+    the weights.
 
     Args:
-        in_features: channels of the features, or of the features of each level.
-        size: length of the sketch of each level.
-        seed: of the random draw.
-        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+        in_features: Number of channels of the features, or of the features of each level.
+        size: Length of the sketch of each level.
+        seed: Seed of the random numbers.
+        gradient: How the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
 
     >>> import torch
     >>> FirstAndSecondOrderPool((8, 16), size=64)(torch.randn(2, 8, 14, 14), torch.randn(2, 16, 7, 7)).shape
@@ -57,6 +58,9 @@ class FirstAndSecondOrderPool(Pool):
         self.size, self.gradient = size, gradient
         self.sketches = nn.ModuleList(_Sketch(c, size, seed + i) for i, c in enumerate(self.channels))
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c + min((n + 1) * c**2, 2.5 * n * self.size * math.log2(2 * self.size))
+
     def _pool(self, *x: Tensor, mask: Positions, weights: Positions) -> Tensor:
         z = []
         for sketch, f, m, w in zip(self.sketches, x, for_each(mask, x), for_each(weights, x), strict=True):
@@ -66,7 +70,7 @@ class FirstAndSecondOrderPool(Pool):
 
 
 class _Sketch(nn.Module):
-    """The tensor sketch of order two, with its buckets and signs as buffers."""
+    """The tensor sketch of order two. Its buckets and signs are buffers."""
 
     hashes: Tensor  # (2, c)
     signs: Tensor  # (2, c)

@@ -1,4 +1,4 @@
-"""FBN: the factorized bilinear layer at every position, its scores averaged."""
+"""FBN: the factorized bilinear layer at every position, with averaged scores."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ from covpool.pools.base import Pool
 class FactorizedBilinearPool(Pool):
     """Class scores: a linear function of every position plus a quadratic form of low rank, averaged over positions.
 
-    It is the classifier: `output` is "scores". `representation` gives what the scores are linear in, for an SVM.
+    The pool is the classifier: `output` is "scores". The scores are linear in `representation`, which suits an SVM.
 
     Args:
-        num_classes: scores per image.
-        rank: rows of F for each class; published are 20 (CIFAR) and 50 (ImageNet).
-        drop: of DropFactor: in training, each of the `rank` paths is dropped with this probability.
+        num_classes: Number of scores per image.
+        rank: Number of rows of F for each class; 20 (CIFAR) and 50 (ImageNet) as published.
+        drop: Probability of dropping each of the `rank` paths in training (DropFactor).
         self_terms: False leaves the squares x_i^2 out, as the released operator does.
-        compensation: for dropped paths, see `covpool.blocks.FactorizedBilinear`.
+        compensation: How dropped paths are compensated, see `covpool.blocks.FactorizedBilinear`.
 
     >>> pool = FactorizedBilinearPool(64, num_classes=5, rank=4)
     >>> x = torch.randn(2, 64, 7, 7)
@@ -60,8 +60,11 @@ class FactorizedBilinearPool(Pool):
         self.layer = FactorizedBilinear(self.channels[0], num_classes, **options)
 
     def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        """The mean and the second moment of the features, in full: (b, c + c^2). Arguments as for a call."""
+        """Return the mean and all second moments of the features, (b, c + c^2); arguments as in `forward`."""
         return self._apply_method(_moments, (features,), mask, weights)
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c * (self.rank + 1) * self.num_classes
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x.to(self.layer.weight.dtype), mask, weights)

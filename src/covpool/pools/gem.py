@@ -1,4 +1,4 @@
-"""Generalised mean pooling."""
+"""Generalized mean pooling."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from covpool._registry import register
 from covpool.ops.positions import keep_positions
 from covpool.pools.base import Pool
 
-# Features at or below this are taken as this, in the unit of x: the slope of x^p and of its root stay finite.
+# Lower bound of the features, in the unit of x, so that the slopes of x^p and of its root stay finite.
 FLOOR = 1e-6
 
 
 @register(
     "gem",
-    title="Generalised mean pooling (GeM)",
+    title="Generalized mean pooling (GeM)",
     paper="Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019",
     order="1",
     formula="z = (mean of max(x, 1e-6)^p)^(1/p)",
@@ -27,8 +27,8 @@ class GeneralizedMeanPool(Pool):
     """(mean of max(x, 1e-6)^p over positions)^(1/p), between average (p = 1) and max pooling (p to infinity).
 
     Args:
-        p: the power to start from.
-        learn_p: train it.
+        p: Initial power.
+        learn_p: Train the power.
     """
 
     def __init__(self, in_features: int, *, p: float = 3.0, learn_p: bool = True, **common: Any) -> None:
@@ -37,10 +37,13 @@ class GeneralizedMeanPool(Pool):
             raise CovpoolError(f"`p` must be positive; got {p}")
         self.p = nn.Parameter(torch.tensor(float(p)), requires_grad=learn_p)
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 2 * n * c
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
         x = torch.where(x <= FLOOR, FLOOR, x)
-        largest = x.detach().amax(-2, keepdim=True)  # taken out of the power, which overflows from x^p = 1e38 on
+        largest = x.detach().amax(-2, keepdim=True)  # factored out because x^p overflows above 1e38
         powers = (x / largest) ** self.p
         mean = powers.mean(-2) if w is None else (w.unsqueeze(-2) @ powers).squeeze(-2)
         empty = mean == 0

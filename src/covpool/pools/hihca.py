@@ -13,12 +13,12 @@ from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.projection_product import projection_product
+from covpool.pools._grid import Positions, for_each
 from covpool.pools.base import Pool
-from covpool.pools.grid import Positions, for_each
 
 Fusion = Literal["hc", "hed"]
 
-OTHER_SCALE = 0.5  # the published start of the scale of every level but the last, which starts at one
+OTHER_SCALE = 0.5  # published initial scale of every level except the last, which starts at one
 
 
 @register(
@@ -31,16 +31,17 @@ OTHER_SCALE = 0.5  # the published start of the scale of every level but the las
     cost="min(c^2 (n + size), degree n c size)",
 )
 class HigherOrderIntegrationPool(Pool):
-    """Polynomials of the features with learned factors of rank one, of one level or of several, then E-PN.
+    """Polynomials of the features of one or more levels, with learned factors of rank one, then E-PN.
 
     Args:
-        in_features: channels of the features, or of the features of each level.
-        degree: r; of degree one is the mean of the features, without factors.
-        homogeneous: keep the polynomials of degree r alone, else concatenate those of degrees 1 to r.
-        size: how many polynomials there are of each degree above one, D.
-        fusion: of several levels: "hc" concatenates their channels, as hypercolumns, before the polynomials; "hed" has
-            polynomials of its own for each and concatenates what comes out.
-        scales: the factor of each level, trained; by default 1 for the last and 0.5 for the others. One level has none.
+        in_features: Number of channels of the features, or of the features of each level.
+        degree: Degree r of the polynomials. Degree one is the mean of the features, without factors.
+        homogeneous: Use degree r only; otherwise concatenate the degrees 1 to r.
+        size: Number D of polynomials of each degree above one.
+        fusion: How levels are combined. "hc" concatenates their channels (hypercolumns) before the polynomials; "hed"
+            applies separate polynomials to each level and concatenates the results.
+        scales: Initial values of the trained factor of each level; by default 1 for the last and 0.5 for the others. A
+            single level has none.
 
     >>> import torch
     >>> HigherOrderIntegrationPool((8, 16), size=64)(torch.randn(2, 8, 14, 14), torch.randn(2, 16, 7, 7)).shape
@@ -75,6 +76,9 @@ class HigherOrderIntegrationPool(Pool):
         )
         self.scales = _make_scales(scales, len(self.channels))
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return min(c**2 * (n + self.size), self.degree * n * c * self.size)
+
     def _pool(self, *x: Tensor, mask: Positions, weights: Positions) -> Tensor:
         masks, each_weights = for_each(mask, x), for_each(weights, x)
         if self.scales is not None:
@@ -91,23 +95,23 @@ class HigherOrderIntegrationPool(Pool):
 
 
 def _kept(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Zero at masked positions: what stands there would come back in the gradient of a scale."""
+    """Set masked positions to zero, so that their values do not enter the gradient of a scale."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
 
 
 def _widths(channels: tuple[int, ...], fusion: Fusion) -> tuple[int, ...]:
-    """The channels that each set of polynomials sees."""
+    """Return the number of channels of each set of polynomials."""
     return (sum(channels),) if fusion == "hc" else channels
 
 
 def _rademacher(degree: int, channels: int, size: int) -> nn.Parameter:
-    """Factors (r, c, D) of random signs, divided by sqrt(D)."""
+    """Return factors (r, c, D) of random signs divided by sqrt(D)."""
     return nn.Parameter((torch.randint(2, (degree, channels, size)) * 2.0 - 1) / math.sqrt(size))
 
 
 def _make_scales(scales: Sequence[float] | None, levels: int) -> nn.Parameter | None:
     if scales is not None and (levels == 1 or len(scales) != levels):
-        raise CovpoolError(f"`scales` must give one number to each of several levels; got {len(scales)} for {levels}")
+        raise CovpoolError(f"`scales` needs two levels or more and one number for each; got {len(scales)} for {levels}")
     if levels == 1:
         return None
     values = [OTHER_SCALE] * (levels - 1) + [1.0] if scales is None else [float(scale) for scale in scales]

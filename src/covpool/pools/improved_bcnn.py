@@ -34,21 +34,23 @@ BACKWARDS: tuple[Backward, ...] = ("lyapunov", "iterative_lyapunov", "k_matrix",
 class ImprovedBilinearPool(Pool):
     """The square root of the second moment about zero, then the signed square root of every element and unit length.
 
-    How the root is found and how it is differentiated are two choices, to compare them. The default is exact.
+    The algorithm of the root and the algorithm of its derivative are separate options. The defaults are exact.
 
     Args:
-        forward: "eigh", "newton_schulz" or "denman_beavers".
-        iterations: T, of the last two.
-        backward: "lyapunov" solves the Lyapunov equation of the exact root; "iterative_lyapunov" takes a few steps
-            towards its solution, which singular moments never reach; "k_matrix" goes through the eigenvectors of
-            "eigh"; "autograd" is the derivative of the iteration itself.
-        backward_steps: of "iterative_lyapunov".
+        forward: Algorithm of the root: "eigh", "newton_schulz" or "denman_beavers".
+        iterations: Number T of iterations of "newton_schulz" and "denman_beavers".
+        backward: Algorithm of the derivative. "lyapunov" solves the Lyapunov equation of the exact root;
+            "iterative_lyapunov" takes a few steps towards its solution and does not converge for singular moments;
+            "k_matrix" uses the eigenvectors of "eigh"; "autograd" differentiates the iteration itself.
+        backward_steps: Number of steps of "iterative_lyapunov".
 
     >>> import torch
     >>> z = ImprovedBilinearPool(4)(torch.randn(2, 4, 7, 7))
     >>> z.shape, torch.allclose(z.norm(dim=1), torch.ones(2))
     (torch.Size([2, 16]), True)
     """
+
+    normalizes = "moment"
 
     def __init__(
         self,
@@ -69,9 +71,15 @@ class ImprovedBilinearPool(Pool):
         self.root_forward, self.iterations = forward, iterations
         self.root_backward, self.backward_steps = backward, backward_steps
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + 10 * c**3  # of the eigen-decomposition
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         z = self._root(covariance(x, mask=mask, weights=weights, centered=False))
         return elementwise_power_normalize(z.flatten(1))
+
+    def _matrix(self, x: Tensor) -> Tensor:
+        return self._root(covariance(x, centered=False))
 
     def _root(self, a: Tensor) -> Tensor:
         if self.root_backward == "k_matrix":
@@ -85,7 +93,7 @@ class ImprovedBilinearPool(Pool):
 
 
 def _check_pair(forward: Forward, backward: Backward) -> None:
-    """Refuse a backward that the forward cannot have."""
+    """Refuse a backward that does not work with the forward."""
     if backward == "k_matrix" and forward != "eigh":
         raise CovpoolError(
             f"backward='k_matrix' needs the eigenvectors of forward='eigh'; got forward={forward!r}: "
@@ -93,6 +101,6 @@ def _check_pair(forward: Forward, backward: Backward) -> None:
         )
     if backward == "autograd" and forward == "eigh":
         raise CovpoolError(
-            "backward='autograd' differentiates an iteration; torch's own derivative of forward='eigh' is NaN on equal "
-            "eigenvalues: use backward='k_matrix', which is the same with a guard, or 'lyapunov', which is exact"
+            "backward='autograd' needs an iteration; torch's derivative of forward='eigh' is NaN on equal eigenvalues: "
+            "use backward='k_matrix', the same derivative with a guard, or 'lyapunov', which is exact"
         )

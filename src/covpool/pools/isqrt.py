@@ -10,8 +10,8 @@ from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops import isqrt_covariance, shrunk_covariance, sqrtm_newton_schulz, vech
 from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
 from covpool.ops.sqrtm_newton_schulz import Prenorm
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
 
 @register(
@@ -27,11 +27,12 @@ class IterativeSquareRootPool(Pool):
     """The upper triangle of the square root of the covariance by Newton-Schulz iteration.
 
     Args:
-        iterations: N.
-        prenorm: t is the trace or the Frobenius norm of the covariance.
-        postcomp: multiply by sqrt(t) at the end. The paper's batch norm variant is postcomp=False, normalize="bn".
-        precision: of the GPU kernels, see `covpool.ops.isqrt_covariance`.
-        shrinkage: draw the covariance towards a multiple of the identity first, see `covpool.ops.shrunk_covariance`.
+        iterations: Number N of iterations.
+        prenorm: Norm t that divides the covariance: its trace or its Frobenius norm.
+        postcomp: Multiply by sqrt(t) at the end. The paper's batch norm variant is postcomp=False, normalize="bn".
+        precision: Precision of the GPU kernels, see `covpool.ops.isqrt_covariance`.
+        shrinkage: Estimator that first shrinks the covariance towards a multiple of the identity, see
+            `covpool.ops.shrunk_covariance`.
 
     >>> import torch
     >>> IterativeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
@@ -39,6 +40,7 @@ class IterativeSquareRootPool(Pool):
     """
 
     chooses_precision = True
+    normalizes = "covariance"
 
     def __init__(
         self,
@@ -63,6 +65,9 @@ class IterativeSquareRootPool(Pool):
             "postcomp": postcomp,
             "precision": precision,
         }
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + (3 * self.options["iterations"] - 3) * min(n, c) ** 3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.shrinkage is not None:

@@ -12,8 +12,9 @@ from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.pools._descriptors import check_descriptors
+from covpool.pools._normalize import unit_length
 from covpool.pools.base import Pool
-from covpool.pools.descriptors import check_descriptors
 
 
 @register(
@@ -26,18 +27,18 @@ from covpool.pools.descriptors import check_descriptors
     cost="1.25 order n size log(2 size)",
 )
 class KernelPool(Pool):
-    """The mean explicit feature of a polynomial kernel K(x, y) = sum_i a_i^2 <x, y>^i, by tensor sketches.
+    """The mean feature of a polynomial kernel K(x, y) = sum_i a_i^2 <x, y>^i, approximated by tensor sketches.
 
-    Every position is brought to unit length first. The coefficients a_i are learned; they start as those of the RBF
-    kernel exp(-gamma |x - y|^2), a_i^2 proportional to (2 gamma)^i / i!. The signed square root of every element and
-    unit length follow.
+    Each position is first scaled to unit length. The coefficients a_i are learned. They start from those of the RBF
+    kernel exp(-gamma |x - y|^2), where a_i^2 is proportional to (2 gamma)^i / i!. The signed square root of every
+    element and unit length follow.
 
     Args:
-        order: p, the highest power.
-        size: D, the length of the sketch of each order from two.
-        gamma: of the RBF kernel at the start; `init_from` sets it from data.
-        seed: of the random draw of the sketches, which are saved with the weights.
-        gradient: how the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
+        order: Highest power p.
+        size: Length D of the sketch of each order above one.
+        gamma: Initial gamma of the RBF kernel; `init_from` sets it from data.
+        seed: Seed of the random sketches, which are saved with the weights.
+        gradient: How the slope of the signed square root stays finite at zero, see `covpool.ops.signed_power`.
 
     >>> import torch
     >>> KernelPool(64, order=3, size=128)(torch.randn(2, 64, 7, 7)).shape
@@ -73,16 +74,19 @@ class KernelPool(Pool):
         self,
         descriptors: Tensor,  # (k, c), after the reduction
     ) -> None:
-        """Set the coefficients to those of the RBF kernel with gamma = 1 / (mean inner product of two descriptors)."""
+        """Set the coefficients to those of the RBF kernel, with gamma = 1 / mean inner product of two descriptors."""
         check_descriptors(descriptors, self.channels[0], least=2)
         k, x = len(descriptors), unit_length(descriptors.double())
         inner = float((x.sum(0).square().sum() - x.square().sum()) / (k * (k - 1)))
         if not inner > 0:
             raise CovpoolError(
-                f"gamma is the reciprocal of the mean inner product of two descriptors, which must be positive; got "
+                f"the mean inner product of two descriptors must be positive because gamma is its reciprocal; got "
                 f"{inner:.3g}: give `gamma` instead"
             )
         self.alpha.copy_(rbf_coefficients(1 / inner, self.order))
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 1.25 * self.order * n * self.size * math.log2(2 * self.size)
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
@@ -97,10 +101,10 @@ class KernelPool(Pool):
 
 
 def rbf_coefficients(gamma: float, order: int) -> Tensor:  # (p + 1,), float64
-    """a_i of the RBF kernel of unit vectors, i = 0 to p, scaled to K(x, x) = 1: exp(-gamma |x - y|^2) for large p.
+    """Return the coefficients a_0 to a_p of the RBF kernel of unit vectors, scaled to K(x, x) = 1.
 
-    a_i^2 = (2 gamma)^i / i! / sum_j (2 gamma)^j / j!. With exp(-2 gamma) in place of the sum they would vanish for a
-    large gamma; the unit length at the end takes out a common factor anyway.
+    a_i^2 = (2 gamma)^i / i! / sum_j (2 gamma)^j / j!. For large p the kernel is exp(-gamma |x - y|^2). Dividing by
+    exp(2 gamma) instead of the sum would underflow for a large gamma. The final unit length removes a common factor.
 
     >>> [round(a * a, 9) for a in rbf_coefficients(0.5, 2).tolist()]
     [0.4, 0.4, 0.2]
@@ -109,13 +113,3 @@ def rbf_coefficients(gamma: float, order: int) -> Tensor:  # (p + 1,), float64
         raise CovpoolError(f"`gamma` must be positive; got {gamma}")
     logs = [i * math.log(2 * gamma) - math.lgamma(i + 1) for i in range(order + 1)]
     return torch.tensor(logs, dtype=torch.float64).softmax(0).sqrt()
-
-
-def unit_length(
-    x: Tensor,  # (..., c)
-) -> Tensor:  # (..., c)
-    """x / |x|, whatever its scale; zero stays zero and, as nothing is stretched there, its gradient stays bounded."""
-    largest = x.detach().abs().amax(-1, keepdim=True)
-    x = x / torch.where(largest == 0, 1, largest)
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / torch.where(length == 0, 1, length)

@@ -9,10 +9,10 @@ from covpool._registry import register
 from covpool.ops import covariance, log_cholesky, vech
 from covpool.ops.log_cholesky import check_eps
 from covpool.ops.positions import keep_positions, zero_if_empty
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
-Form = Literal["tangent", "coordinates"]
+Coordinates = Literal["tangent", "coordinates"]
 
 
 @register(
@@ -27,13 +27,13 @@ Form = Literal["tangent", "coordinates"]
 class LogCholeskyPool(Pool):
     """The Cholesky factor of the covariance with the logarithm of its diagonal, column by column.
 
-    It is computed in float64, as the released code does: float32 leaves no factor of a singular covariance.
+    It is computed in float64, as in the released code: in float32 the factorization of a singular covariance fails.
 
     Args:
-        form: "tangent" doubles the diagonal, which makes it the logarithm at the identity under the log-Cholesky metric
-            (as published for covariance pooling); "coordinates" does not, so that Euclidean distances of the vectors
-            are log-Cholesky distances.
-        eps, relative: what is added to the covariance, see `covpool.ops.log_cholesky`.
+        form: "tangent" doubles the diagonal and is the logarithm at the identity under the log-Cholesky metric, as
+            published for covariance pooling. "coordinates" does not double it, so that Euclidean distances between
+            vectors are log-Cholesky distances.
+        eps, relative: Number added to the diagonal of the covariance, see `covpool.ops.log_cholesky`.
 
     >>> import torch
     >>> LogCholeskyPool(64)(torch.randn(2, 64, 7, 7)).shape
@@ -44,7 +44,7 @@ class LogCholeskyPool(Pool):
         self,
         in_features: int,
         *,
-        form: Form = "tangent",
+        form: Coordinates = "tangent",
         eps: float = 1e-6,
         relative: bool = True,
         **common: Any,
@@ -54,6 +54,9 @@ class LogCholeskyPool(Pool):
         check_eps(eps)
         self.form = form
         self.options: dict[str, Any] = {"eps": eps, "relative": relative}
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + c**3 / 3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         kept, w = keep_positions(x.double(), mask, weights)

@@ -1,4 +1,4 @@
-"""Low-rank bilinear pooling (LRBP): a bilinear classifier without explicit feature."""
+"""Low-rank bilinear pooling (LRBP): a bilinear classifier without an explicit feature."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import covariance, product, signed_power
+from covpool.pools._descriptors import check_descriptors
 from covpool.pools.base import Pool
-from covpool.pools.descriptors import check_descriptors
 
-VGG_SCALE = 20000 / 784  # the released 1 / 20000 goes with a sum over the 28 x 28 positions of VGG-16 at 448 pixels
+VGG_SCALE = 20000 / 784  # the released code divides by 20000 a sum over the 28 x 28 positions of VGG-16 at 448 pixels
 FACTOR_STD = 0.01
 
 
@@ -28,13 +28,13 @@ FACTOR_STD = 0.01
 class LowRankBilinearPool(Pool):
     """Class scores: a quadratic form of low rank per class in the second moment of projected features.
 
-    It is the classifier: `output` is "scores". `representation` gives the second moment itself, for an SVM.
+    The pool is the classifier: `output` is "scores". `representation` returns the second moment itself, for an SVM.
 
     Args:
-        num_classes: scores per image.
-        bottleneck: m, channels after the projection P.
-        rank: r, of the quadratic form of a class; even, half of it positive and half negative.
-        sqrt_scale: features first become sign(x) sqrt(|x| / sqrt_scale); None takes them as they are.
+        num_classes: Number of scores per image.
+        bottleneck: Number m of channels after the projection P.
+        rank: Rank r of the quadratic form of a class: even, half of it positive and half negative.
+        sqrt_scale: Features become sign(x) sqrt(|x| / sqrt_scale) first; None leaves them unchanged.
 
     >>> import torch
     >>> pool = LowRankBilinearPool(64, num_classes=5, bottleneck=10)
@@ -60,7 +60,7 @@ class LowRankBilinearPool(Pool):
         if rank % 2:
             raise CovpoolError(f"`rank` must be even, half positive and half negative; got {rank}")
         if sqrt_scale is not None and not sqrt_scale > 0:
-            raise CovpoolError(f"`sqrt_scale` must be positive, or None for features as they are; got {sqrt_scale}")
+            raise CovpoolError(f"`sqrt_scale` must be positive, or None for unchanged features; got {sqrt_scale}")
         super().__init__(in_features, lambda c: num_classes, **common)
         self.num_classes, self.bottleneck, self.rank, self.sqrt_scale = num_classes, bottleneck, rank, sqrt_scale
         self.projection = nn.Linear(self.channels[0], bottleneck)
@@ -70,7 +70,7 @@ class LowRankBilinearPool(Pool):
         self.bias = nn.Parameter(torch.zeros(num_classes))
 
     def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        """The second moment of the projected features, in full: (b, bottleneck^2). Arguments as for a call."""
+        """Return all second moments of the projected features, (b, bottleneck^2); arguments as in `forward`."""
         return self._apply_method(self._moment, (features,), mask, weights)
 
     @torch.no_grad()
@@ -78,28 +78,31 @@ class LowRankBilinearPool(Pool):
         self,
         descriptors: Tensor,  # (k, c), after the reduction
     ) -> None:
-        """Set P to the top left singular vectors of descriptors of the training images, its bias to zero."""
+        """Set P to the leading singular vectors of descriptors of the training images, and its bias to zero."""
         (channels,) = self.channels
         check_descriptors(descriptors, channels)
         if self.bottleneck > channels:
             raise CovpoolError(
-                f"{channels} channels have no {self.bottleneck} singular vectors: choose bottleneck <= {channels}"
+                f"`bottleneck` must be at most the number of channels, {channels}; got {self.bottleneck}"
             )
         moment = covariance(self._rooted(descriptors.double()), centered=False)
         _, vectors = torch.linalg.eigh(moment)  # ascending
         self.projection.weight.copy_(vectors[:, -self.bottleneck :].mT.flip(0))
         self.projection.bias.zero_()
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c * self.bottleneck + (n + self.num_classes) * self.bottleneck**2
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         moment = self._moment(x, mask=mask, weights=weights)
         factors = self.factors.to(moment.dtype)
         positive, negative = factors.chunk(2, -1)
-        # multiplied out once for the batch, a class costs m^2 products per image instead of n m r
+        # the forms are computed once per batch: a class then costs m^2 products per image instead of n m r
         forms = product(torch.cat((positive, -negative), -1), factors.mT).flatten(1)
         return product(moment, forms.mT) + self.bias.to(moment.dtype)
 
     def _moment(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        """The mean outer product of the projected features: (b, bottleneck^2)."""
+        """Return the mean outer product of the projected features, (b, bottleneck^2)."""
         if mask is not None:
             x = torch.where(mask.unsqueeze(-1), x, 0)
         weight, bias = (p.to(x.dtype) for p in (self.projection.weight, self.projection.bias))

@@ -19,9 +19,9 @@ from covpool.pools.base import Pool
     cost="n c",
 )
 class MaxPool(Pool):
-    """The largest value of each channel over positions: a first-order baseline.
+    """The largest value of each channel over positions, a first-order baseline.
 
-    Weights only select: positions of weight zero do not count.
+    Positions of weight zero are left out; other weights have no effect.
     """
 
     def __init__(self, in_features: int, **common: Any) -> None:

@@ -11,7 +11,7 @@ from covpool.ops import elementwise_power_normalize, product
 from covpool.ops.factor_mixture import factor_moments
 from covpool.ops.mfa_em import mfa_em
 from covpool.ops.positions import keep_positions
-from covpool.pools.codebook import CodebookPool
+from covpool.pools._codebook import CodebookPool
 
 
 @register(
@@ -24,15 +24,16 @@ from covpool.pools.codebook import CodebookPool
     cost="2 n c clusters (factors + 1) + c clusters (factors + 1)^2",
 )
 class FactorAnalysersPool(CodebookPool):
-    """Fisher scores of features under a mixture of K factor analysers, which is trained: means and loadings.
+    """Fisher scores of the means and loadings of a trained mixture of K factor analysers.
 
-    With posteriors g_k and S_k = Lambda_k Lambda_k^T + Psi, the mean over positions of g_k S_k^-1 (x - mu_k) and of
-    g_k (S_k^-1 (x - mu_k)(x - mu_k)^T S_k^-1 - S_k^-1) Lambda_k; then the signed square root of every element and unit
-    length. For each k first the mean's c numbers, then those of each of the R columns of Lambda_k.
+    With posteriors g_k and S_k = Lambda_k Lambda_k^T + Psi, the scores are the means over positions of
+    g_k S_k^-1 (x - mu_k) and g_k (S_k^-1 (x - mu_k)(x - mu_k)^T S_k^-1 - S_k^-1) Lambda_k. The signed square root of
+    every element and unit length follow. For each k, the vector holds the c numbers of the mean, then c numbers for
+    each of the R columns of Lambda_k.
 
     Args:
-        clusters: K.
-        factors: R.
+        clusters: Number K of factor analysers.
+        factors: Number R of factors of each.
 
     >>> import torch
     >>> pool = FactorAnalysersPool(4, clusters=3, factors=2)
@@ -54,16 +55,19 @@ class FactorAnalysersPool(CodebookPool):
 
     @torch.no_grad()
     def init_from(self, descriptors: Tensor, *, seed: int = 0) -> None:
-        """Start from a mixture of factor analysers fitted to descriptors (m, c), of many images, by `ops.mfa_em`."""
+        """Initialize from a mixture of factor analysers fitted to descriptors (m, c) of many images."""
         mixture = mfa_em(self._checked(descriptors), self.clusters, self.factors, seed=seed)
         self.logits.copy_(mixture.weights.log())
         self.means.copy_(mixture.means)
         self.loadings.copy_(mixture.loadings)
         self.log_noise.copy_(mixture.noise.log())
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 2 * n * c * self.clusters * (self.factors + 1) + c * self.clusters * (self.factors + 1) ** 2
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
-        middle = self.means.detach().mean(0)  # changes no difference, but keeps a common offset out of the products
+        middle = self.means.detach().mean(0)  # cancels in differences; keeps a common offset out of products
         precision = (-0.5 * self.log_noise).exp()  # 1 / sqrt(Psi)
         basis = torch.cat(((self.means - middle).unsqueeze(1), self.loadings.mT), 1) * precision  # (k, r + 1, c)
         share = x.new_full(x.shape[:2], 1 / x.shape[1]) if w is None else w
@@ -76,7 +80,7 @@ def _each(
     second: Tensor,  # (b, k, r + 1, r + 1)
     basis: Tensor,  # (k, r + 1, c)
 ) -> Tensor:  # (b, k, r + 1, c)
-    """second @ basis, with the items of the batch as rows of one product for each k."""
+    """Return second @ basis as one product per k, with the images of the batch as rows."""
     b, k, rows, _ = second.shape
     by_word = second.transpose(0, 1).reshape(k, b * rows, rows)
     return product(by_word, basis).unflatten(1, (b, rows)).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""Covariance pooling with a square root by a Pade approximant or a Taylor polynomial."""
+"""Covariance pooling with the square root computed by a Pade approximant or a Taylor polynomial."""
 
 from functools import partial
 from typing import Any, Literal
@@ -8,8 +8,8 @@ from torch import Tensor
 from covpool._check import check_choice, check_positive_int
 from covpool._registry import register
 from covpool.ops import ROOT_BACKWARDS, RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
 Approximation = Literal["pade", "taylor"]
 
@@ -28,10 +28,10 @@ class PadeSquareRootPool(Pool):
 
     Args:
         approximation: "pade" is the diagonal Pade approximant (MPA), "taylor" the Taylor polynomial (MTP).
-        degree: of the polynomials; by default 5 for "pade" and 10 for "taylor", as published.
+        degree: Degree of the polynomials; by default 5 for "pade" and 10 for "taylor", as published.
         backward: "iterative" solves the Lyapunov equation of the root by Newton-Schulz steps, as published; "lyapunov"
             solves it exactly; "autograd" differentiates the approximation itself.
-        steps: of the iterative solution.
+        steps: Number of steps of the iterative solution.
 
     >>> import torch
     >>> PadeSquareRootPool(64)(torch.randn(2, 64, 7, 7)).shape
@@ -57,6 +57,9 @@ class PadeSquareRootPool(Pool):
         check_positive_int("degree", degree)
         root = partial(sqrtm_pade, order=degree) if approximation == "pade" else partial(sqrtm_taylor, degree=degree)
         self.root = partial(root, backward=backward, steps=steps)
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + 7 * c**3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         return vech(self.root(covariance(x, mask=mask, weights=weights)))

@@ -1,4 +1,4 @@
-"""Matrix power normalised covariance pooling by eigen-decomposition (MPN-COV)."""
+"""Matrix power normalized covariance pooling by eigen-decomposition (MPN-COV)."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
 from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
 from covpool.ops.vn_mle_eigh import check_gamma
+from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
-from covpool.pools.triangle import triangle
 
 
 @register(
@@ -30,14 +30,17 @@ class MatrixPowerPool(Pool):
     """The upper triangle of a power of the covariance, exact for any alpha.
 
     Args:
-        alpha: the power, in (0, 2]; the paper's best is 1/2.
-        learn_alpha: train it.
-        normalization: divide by the largest eigenvalue ("spectral", M-l2) or the Frobenius norm ("frobenius", M-Fro).
-        eps, null_gradient: see `covpool.ops.powm_eigh`.
-        gamma: the maximum likelihood estimate with a von Neumann divergence of this weight takes the place of the power
-            (vN-MLE, which is the square root at gamma = 1), see `covpool.ops.vn_mle_eigh`.
-        shrinkage: draw the covariance towards a multiple of the identity first, see `covpool.ops.shrunk_covariance`.
+        alpha: Power, in (0, 2]; the paper's best is 1/2.
+        learn_alpha: Train the power.
+        normalization: Divide by the largest eigenvalue ("spectral", M-l2) or the Frobenius norm ("frobenius", M-Fro).
+        eps, null_gradient: Treatment of zero eigenvalues, see `covpool.ops.powm_eigh`.
+        gamma: Replaces the power by the maximum likelihood estimate with a von Neumann divergence of this weight
+            (vN-MLE), which is the square root at gamma = 1; see `covpool.ops.vn_mle_eigh`.
+        shrinkage: Estimator that first shrinks the covariance towards a multiple of the identity, see
+            `covpool.ops.shrunk_covariance`.
     """
+
+    normalizes = "covariance"
 
     def __init__(
         self,
@@ -61,13 +64,16 @@ class MatrixPowerPool(Pool):
             check_gamma(gamma)
             if (alpha, learn_alpha, normalization, null_gradient) != (0.5, False, None, "exact"):
                 raise CovpoolError(
-                    "`gamma` takes the place of the power: leave `alpha`, `learn_alpha`, `normalization` and "
+                    "`gamma` replaces the power: leave `alpha`, `learn_alpha`, `normalization` and "
                     "`null_gradient` at their defaults"
                 )
         self.alpha = nn.Parameter(torch.tensor(float(alpha))) if learn_alpha else float(alpha)
         self.gamma = gamma
         self.shrinkage = shrinkage
         self.options: dict[str, Any] = {"normalization": normalization, "eps": eps, "null_gradient": null_gradient}
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.gamma is None and self.shrinkage is None:
@@ -79,4 +85,4 @@ class MatrixPowerPool(Pool):
         if self.gamma is None:
             return vech(powm_eigh(sigma, self.alpha, **self.options))
         z = vech(vn_mle_eigh(sigma, self.gamma, eps=self.options["eps"]))
-        return zero_if_empty(z, keep_positions(x, mask, weights)[1])  # above gamma = 1 a zero covariance has none
+        return zero_if_empty(z, keep_positions(x, mask, weights)[1])  # for gamma > 1 a zero covariance gives no zero

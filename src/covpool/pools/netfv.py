@@ -13,10 +13,10 @@ from covpool.ops.gaussian_mixture import mixture_moments
 from covpool.ops.gmm_em import WEIGHT_BOUND, GaussianMixture, gmm_em, variance_bound
 from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
-from covpool.pools.codebook import CodebookPool, amounts, check_statistics
+from covpool.pools._codebook import CodebookPool, check_statistics, effective_counts
 
 Variant = Literal["netfv", "fishernet"]
-# |w| = 1 / sigma is not let below this, in the inverse unit of x, as in FisherNet's release.
+# Lower bound of |w| = 1 / sigma, in the inverse unit of x, as in the released code of FisherNet.
 FLOOR = 1e-7
 
 
@@ -30,17 +30,17 @@ FLOOR = 1e-7
     cost="4 n c clusters",
 )
 class FisherVectorPool(CodebookPool):
-    """The Fisher vector of features under a mixture of K Gaussians with diagonal covariances, which is trained.
+    """The Fisher vector of features under a trained mixture of K Gaussians with diagonal covariances.
 
     u_k = w_k x + b_k with w = 1 / sigma, b = -mu / sigma; g_k = softmax_k(log pi_k + sum log|w_k| - |u_k|^2 / 2);
-    z = sum over positions of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)], for each k its means' part and its
-    variances' part.
+    z = sum over positions of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)]. For each k, the part of the mean comes
+    before the part of the variance.
 
     Args:
-        clusters: K.
-        variant: "netfv" ends with the signed square root of every element and unit length; "fishernet" is the bare sum
-            over positions.
-        pre_l2: bring every feature to unit length first; by default as published, "fishernet" only.
+        clusters: Number K of Gaussians.
+        variant: "netfv" ends with the signed square root of every element and unit length; "fishernet" is the sum over
+            positions alone.
+        pre_l2: Scale every feature to unit length first; by default for "fishernet" only, as published.
 
     >>> import torch
     >>> pool = FisherVectorPool(4, clusters=3)
@@ -78,14 +78,14 @@ class FisherVectorPool(CodebookPool):
         means: Tensor | None = None,
         variances: Tensor | None = None,
     ) -> None:
-        """Start from a mixture of Gaussians fitted to descriptors (m, c).
+        """Initialize from a mixture of Gaussians fitted to descriptors (m, c).
 
         Args:
-            descriptors: of many images.
-            seed: of the fit.
-            weights, means, variances: (clusters,), (clusters, c) and (clusters, c), all three or none: a mixture fitted
-                elsewhere (scikit-learn's) in place of `ops.gmm_em`; of unit features if `pre_l2`. Variances below 1e-4
-                of the largest variance of the descriptors are raised to it.
+            descriptors: Descriptors of many images.
+            seed: Seed of the fit.
+            weights, means, variances: A mixture that was fitted elsewhere, for example by scikit-learn: (clusters,),
+                (clusters, c) and (clusters, c), all three or none, of unit features if `pre_l2`. Variances below 1e-4
+                of the largest variance of the descriptors are raised to that bound.
         """
         x = self._seen(self._checked(descriptors))
         given = self._given(weights, means, variances)
@@ -96,7 +96,7 @@ class FisherVectorPool(CodebookPool):
         self.bias.copy_(-mixture.means.to(x) / deviations)
 
     def _given(self, weights: Tensor | None, means: Tensor | None, variances: Tensor | None) -> GaussianMixture | None:
-        """The mixture that was fitted elsewhere, or None."""
+        """Check a mixture that was fitted elsewhere; None if there is none."""
         if weights is None and means is None and variances is None:
             return None
         if weights is None or means is None or variances is None:
@@ -109,12 +109,15 @@ class FisherVectorPool(CodebookPool):
     def _seen(self, x: Tensor) -> Tensor:
         return l2_normalize(x) if self.pre_l2 else x
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 4 * n * c * self.clusters
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
         floored = self.weight.abs().clamp(min=FLOOR)
         slopes = torch.where(self.weight < 0, -floored, floored)
         log_pi = self.logits.log_softmax(-1)
-        mass, first, second = mixture_moments(self._seen(x), log_pi, slopes, self.bias, weights=amounts(w))
+        mass, first, second = mixture_moments(self._seen(x), log_pi, slopes, self.bias, weights=effective_counts(w))
         scale = (-0.5 * log_pi).exp().unsqueeze(-1)
         z = torch.cat((scale * first, scale * (second - mass.unsqueeze(-1)) / 2**0.5), -1).flatten(1)
         return elementwise_power_normalize(z) if self.variant == "netfv" else z

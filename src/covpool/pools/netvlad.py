@@ -13,10 +13,10 @@ from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
-from covpool.pools.codebook import CodebookPool, amounts, sharpness
+from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
 
 Version = Literal["v1", "v2"]
-# The sharpness of assignment before any data is seen; of the order that k-means words of real descriptors give.
+# Sharpness of the assignment before `init_from`; k-means words of real descriptors give this order of magnitude.
 ALPHA = 100.0
 
 
@@ -30,15 +30,15 @@ ALPHA = 100.0
     cost="2 n c clusters",
 )
 class VladPool(CodebookPool):
-    """Residuals of unit features about K words, summed under a soft assignment; each word's, then all, of unit length.
+    """Residuals of unit features to K words, summed with soft assignments; unit length per word, then overall.
 
     a_k(x) = softmax_k(w_k.x + b_k), V_k = sum of a_k(x) (x - c_k).
 
     Args:
-        clusters: K.
-        version: "v1" has no b and starts from w = alpha c / |c|; "v2" from w = 2 alpha c and b = -alpha |c|^2, so that
-            a_k = softmax_k(-alpha |x - c_k|^2). All are trained freely afterwards.
-        pre_l2: bring every feature to unit length first.
+        clusters: Number K of words.
+        version: "v1" has no b and starts from w = alpha c / |c|. "v2" starts from w = 2 alpha c and b = -alpha |c|^2,
+            so that a_k = softmax_k(-alpha |x - c_k|^2). All of them are then trained independently.
+        pre_l2: Scale every feature to unit length first.
 
     >>> import torch
     >>> pool = VladPool(4, clusters=3)
@@ -61,12 +61,12 @@ class VladPool(CodebookPool):
         self._start(l2_normalize(torch.randn(shape)), ALPHA)
 
     def init_from(self, descriptors: Tensor, *, seed: int = 0, centers: Tensor | None = None) -> None:
-        """Start from k-means words of descriptors (m, c), with alpha so that the second word gets 1 % at the mean gap.
+        """Initialize the words by k-means of descriptors (m, c), and alpha so that the second word gets 1 %.
 
         Args:
-            descriptors: the authors take 100 of each image, 50 000 in all.
-            seed: of k-means.
-            centers: (clusters, c), words found elsewhere (scikit-learn's k-means) in place of `ops.kmeans`; of unit
+            descriptors: Descriptors of many images; the authors take 100 of each image, 50 000 in total.
+            seed: Seed of k-means.
+            centers: Words (clusters, c) that were fitted elsewhere, for example by scikit-learn's k-means, to unit
                 features if `pre_l2`.
         """
         x = self._seen(self._checked(descriptors))
@@ -86,9 +86,12 @@ class VladPool(CodebookPool):
     def _seen(self, x: Tensor) -> Tensor:
         return l2_normalize(x) if self.pre_l2 else x
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 2 * n * c * self.clusters
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
-        x, w = self._seen(x), amounts(w)
+        x, w = self._seen(x), effective_counts(w)
         logits = product(x.flatten(0, 1), self.assign_weight.mT).unflatten(0, x.shape[:2])
         if self.assign_bias is not None:
             logits = logits + self.assign_bias

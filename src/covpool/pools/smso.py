@@ -9,10 +9,10 @@ from covpool._check import check_positive_int
 from covpool._registry import register
 from covpool.ops import product, signed_power
 from covpool.ops.positions import center, count, keep_positions, mean, zero_if_empty
+from covpool.pools._reduction import masked_batch_norm
 from covpool.pools.base import Pool
-from covpool.pools.reduction import masked_batch_norm
 
-# As published for VGG-16: the standard deviation of W, and the bias of the variant without centring.
+# As published for VGG-16: the standard deviation of W, and the bias of the variant that is not centered.
 WEIGHT_STD = 0.01
 BIAS = 0.1
 
@@ -27,15 +27,15 @@ BIAS = 0.1
     cost="n c p",
 )
 class StatisticalPool(Pool):
-    """Variances of the features along p learned directions, square-rooted and normalised over the batch.
+    """Square roots of the variances of the features along p learned directions, normalized over the batch.
 
     diag(W^T Sigma W) is the variance of W^T x over positions, so no covariance matrix is formed. For Gaussian features
-    it follows a chi-squared law, whose doubled square root is nearly normal with variance one.
+    it follows a chi-squared distribution, and the square root of its double is nearly normal with variance one.
 
     Args:
-        p: the number of directions, the length of the result.
-        centered: False is the variant of the authors' network: mean squares of W^T x + bias, without subtracting the
-            mean, which the batch norm of the features brings near zero.
+        p: Number of directions, which is the length of the result.
+        centered: False is the variant in the authors' network: mean squares of W^T x + bias. The mean is not
+            subtracted because the batch norm of the features brings it near zero.
 
     >>> import torch
     >>> StatisticalPool(16)(torch.randn(2, 16, 7, 7)).shape
@@ -52,6 +52,9 @@ class StatisticalPool(Pool):
         self.bias = None if centered else nn.Parameter(torch.full((p,), BIAS))
         self.norm = nn.BatchNorm1d(p)
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c * self.p
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
         y = signed_power(2 * self._variances(self._normalized(x, mask), w))
@@ -62,7 +65,7 @@ class StatisticalPool(Pool):
         x: Tensor,  # (b, n, c)
         mask: Tensor | None,  # (b, n)
     ) -> Tensor:  # (b, n, c)
-        """Batch norm of the features, whose statistics count the kept positions only."""
+        """Apply the batch norm of the features, with statistics over the kept positions only."""
         if mask is not None and self.feature_norm.training:
             return masked_batch_norm(x.mT.unsqueeze(-1), mask, self.feature_norm).squeeze(-1).mT
         normalized: Tensor = self.feature_norm(x.flatten(0, 1))
@@ -73,7 +76,7 @@ class StatisticalPool(Pool):
         x: Tensor,  # (b, n, c)
         w: Tensor | None,  # (b, n)
     ) -> Tensor:  # (b, p)
-        """diag(W^T Sigma W) with the unbiased covariance, or the mean squares of W^T x + bias."""
+        """Return diag(W^T Sigma W) of the unbiased covariance, or the mean squares of W^T x + bias."""
         x = center(x, w, self.centered)
         projected = product(x.flatten(0, 1), self.weight).unflatten(0, x.shape[:2])
         if self.bias is not None:

@@ -1,4 +1,4 @@
-"""The manifold network of covariance matrices (SPDNet layers): BiMap, ReEig, LogEig."""
+"""Covariance pooling by the layers of SPDNet: BiMap, ReEig, LogEig."""
 
 import math
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from covpool._registry import register
 from covpool.ops import clip_eigh, covariance, orthonormalize_qr, product
 from covpool.ops.clip_eigh import check_bounds
 from covpool.ops.positions import count, keep_positions, zero_if_empty
+from covpool.pools._vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
 from covpool.pools.base import Pool
-from covpool.pools.vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
 
 Manifold = Literal["stiefel", "free"]
 
 
 class BilinearMap(nn.Module):
-    """BiMap: W^T a W, to matrices of a smaller order.
+    """BiMap: W^T a W, a matrix of a smaller order.
 
     Args:
-        rows, columns: of W.
-        manifold: "stiefel" keeps the columns of W orthonormal, as the factor Q of the parameter; "free" takes the
-            parameter as it is.
+        rows, columns: Shape of W.
+        manifold: "stiefel" keeps the columns of W orthonormal: W is the factor Q of the parameter. "free" uses the
+            parameter itself.
     """
 
     def __init__(self, rows: int, columns: int, manifold: Manifold) -> None:
@@ -58,15 +58,15 @@ class BilinearMap(nn.Module):
     cost="n c^2 + 3/4 c^3 + about 10 (c / 2)^3 (eigen-decomposition)",
 )
 class ManifoldPool(Pool):
-    """The covariance, made smaller by bilinear maps with clipped eigenvalues between them, then its logarithm.
+    """The logarithm of the covariance after bilinear maps to smaller orders, with eigenvalues clipped after each map.
 
     Args:
-        dims: order of the matrix after each BiMap and ReEig; one that halves the channels by default.
-        manifold: "stiefel" keeps the weights orthonormal under any optimiser; "free" trains them as they are, as the
-            released code does.
-        regularizer: added to the diagonal in units of the trace; 1e-3 in the authors' temporal model.
-        bounds: the smallest and largest eigenvalue that ReEig lets through, in the unit of x squared.
-        vectorization: all entries ("full") or the upper triangle.
+        dims: Order of the matrix after each BiMap and ReEig; by default one step to half the channels.
+        manifold: "stiefel" keeps the weights orthonormal under any optimizer; "free" trains them without a constraint,
+            as the released code does.
+        regularizer: Number added to the diagonal in units of the trace; 1e-3 in the authors' temporal model.
+        bounds: Smallest and largest eigenvalue after ReEig, in the unit of x squared.
+        vectorization: All entries ("full") or the upper triangle.
 
     >>> import torch
     >>> ManifoldPool(16)(torch.randn(2, 16, 7, 7)).shape
@@ -95,6 +95,9 @@ class ManifoldPool(Pool):
         self.regularizer, self.vectorization = regularizer, vectorization
         self.low, self.high = bounds
 
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2 + 0.75 * c**3 + 10 * (c / 2) ** 3  # of the eigen-decomposition, with the default `dims`
+
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         _, w = keep_positions(x, mask, weights)
         n = count(x, w)[..., None, None]
@@ -109,11 +112,11 @@ class ManifoldPool(Pool):
 
 
 def _orders(c: int, dims: int | Sequence[int] | None) -> list[int]:
-    """The orders of the matrices, from c on; they may not grow, as then no map has orthonormal columns."""
+    """Return the orders of the matrices, starting with c; a map to a larger order has no orthonormal columns."""
     steps = (max(c // 2, 1),) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
     orders = [c, *steps]
     for order in orders:
         check_positive_int("dims", order)
     if len(orders) < 2 or any(k > m for m, k in pairwise(orders)):
-        raise CovpoolError(f"`dims` must be one or more orders that do not grow, from {c} channels on; got {dims}")
+        raise CovpoolError(f"`dims` must be non-increasing orders of at most {c}, the number of channels; got {dims}")
     return orders

@@ -1,4 +1,4 @@
-"""Multi-headed cross-covariance pooling with singular value power normalisation (SoT)."""
+"""Multi-headed cross-covariance pooling with singular value power normalization (SoT)."""
 
 from typing import Any, Literal
 
@@ -25,16 +25,17 @@ Centering = Literal["channel", "released"]
     cost="2 n c heads head_features + n heads head_features^2",
 )
 class SingularPowerPool(Pool):
-    """The cross-covariances of two linear maps of the features, head by head, their singular values raised to a power.
+    """The cross-covariance of two linear maps of the features per head, with singular values raised to a power.
 
     Args:
-        heads, head_features: how many heads, and the width of each; by default SoT-Small's.
-        alpha: the power, in (0, 1].
-        rank: so many singular values, found by power iteration from a learned vector, are raised to the power, and the
-            rest divided by one factor; 1 as published. None raises all of them, exactly, by decomposition.
-        iterations: of the power iteration.
-        centering: "channel" subtracts the mean of every channel, "released" one mean of all channels of a head, as the
-            released code does.
+        heads, head_features: Number of heads and width of each; by default those of SoT-Small.
+        alpha: Power, in (0, 1].
+        rank: Number of leading singular values that are raised to the power; 1 as published. Power iteration from a
+            learned vector finds them, and the rest is divided by one factor. None raises all of them exactly, by
+            decomposition.
+        iterations: Number of power iterations.
+        centering: "channel" subtracts the mean of every channel; "released" subtracts one mean of all channels of a
+            head, as the released code does.
 
     >>> import torch
     >>> SingularPowerPool(64, heads=4, head_features=8)(torch.randn(2, 64, 7, 7)).shape
@@ -59,10 +60,13 @@ class SingularPowerPool(Pool):
         check_options(alpha, 1 if rank is None else rank, iterations)
         super().__init__(in_features, lambda c: heads * head_features**2, **common)
         self.weight = nn.Parameter(torch.empty(2 * heads * head_features, *self.channels))
-        nn.init.trunc_normal_(self.weight, std=0.02)  # as all linear maps of SoT
+        nn.init.trunc_normal_(self.weight, std=0.02)  # as for all linear maps of SoT
         self.start = None if rank is None else nn.Parameter(torch.randn(head_features))
         self.heads, self.head_features, self.centering, self.alpha = heads, head_features, centering, alpha
         self.iteration: dict[str, Any] = {"rank": rank, "iterations": iterations}
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return 2 * n * c * self.heads * self.head_features + n * self.heads * self.head_features**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)
@@ -84,5 +88,5 @@ def _mean_of_all(
     stream: Tensor,  # (b, h, n, d)
     w: Tensor | None,  # (b, h, n)
 ) -> Tensor:  # (b, h, 1, 1)
-    """The mean over positions and channels together."""
+    """Return the mean over positions and channels together."""
     return mean(stream.mean(-1, keepdim=True), w).unsqueeze(-2)

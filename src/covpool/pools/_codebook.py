@@ -1,4 +1,4 @@
-"""What pools with a codebook of visual words share: how they start from descriptors, and how they weigh positions."""
+"""The base of pools with a codebook of visual words: initialization from descriptors, weights of positions."""
 
 import math
 from collections.abc import Callable
@@ -10,23 +10,24 @@ from torch import Tensor
 from covpool._check import check_positive_int
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
+from covpool.pools._descriptors import check_descriptors
 from covpool.pools.base import Pool
-from covpool.pools.descriptors import check_descriptors
 
-# What the second-best word of a typical descriptor gets, as a part of what the best one gets: NetVLAD's choice.
+# Assignment of a typical descriptor to its second-best word, relative to its best word, as chosen by NetVLAD.
 SECOND_SHARE = 0.01
 
 
 class CodebookPool(Pool):
-    """A pool whose parameters describe visual words, best started from descriptors of the data.
+    """A pool whose parameters describe visual words. They are best initialized from descriptors of the data.
 
-    `pool.init_from(pool.descriptors(features))` does it for one batch of features.
+    `pool.init_from(pool.descriptors(features))` initializes them from one batch of features.
 
     Args:
-        in_features: channels of the features.
-        clusters: the number of words.
-        word_size: the length of one word's part of what `_pool` returns, as a function of the channels it gets.
-        common: the options of `Pool`.
+        in_features: Number of channels of the features.
+        clusters: Number of words.
+        word_size: Length of the part of the pooled vector that belongs to one word, as a function of the number of
+            channels that `_pool` gets.
+        common: Options of `Pool`.
     """
 
     def __init__(self, in_features: int, clusters: int, word_size: Callable[[int], int], **common: Any) -> None:
@@ -35,32 +36,32 @@ class CodebookPool(Pool):
         self.clusters = clusters
 
     def init_from(self, descriptors: Tensor, *, seed: int = 0) -> None:
-        """Start the words from descriptors (m, c), positions of many images as `descriptors` gives them.
+        """Initialize the words from descriptors (m, c) of many images, as `descriptors` returns them.
 
-        Needs torch alone. The keyword of each method for statistics fitted elsewhere stands in its own docstring.
+        Only torch is needed. Each method documents its keyword for statistics that were fitted elsewhere.
         """
         raise NotImplementedError
 
     def _checked(self, descriptors: Tensor) -> Tensor:  # (m, c) -> (m, c), float64
-        """Descriptors that can be fitted; raises on others."""
+        """Check the descriptors and convert them to float64."""
         check_descriptors(descriptors, self.channels[0], least=self.clusters)
         return descriptors.detach().double()
 
     def _checked_centers(self, centers: Tensor) -> Tensor:  # (k, c) -> (k, c), float64
-        """Centres of words that were found elsewhere."""
+        """Check word centers that were fitted elsewhere and convert them to float64."""
         check_statistics("centers", centers, (self.clusters, self.channels[0]))
         return centers.detach().double()
 
 
 def check_statistics(name: str, value: Tensor, shape: tuple[int, ...]) -> None:
-    """Refuse fitted statistics of another shape than the pool's words have."""
+    """Refuse fitted statistics whose shape does not match the pool's words."""
     check_floating(name, value)
     if tuple(value.shape) != shape:
         raise CovpoolError(f"`{name}` must have shape {shape}; got {tuple(value.shape)}")
 
 
 def sharpness(scores: Tensor) -> float:  # (m, k)
-    """alpha = -log(0.01) / mean gap: exp(alpha (second - best score)) is then 0.01 at the mean gap of the descriptors.
+    """Return alpha = -log(0.01) / mean gap, so that exp(alpha (second - best score)) is 0.01 at the mean gap.
 
     Reference: Relja/netvlad.
     """
@@ -68,15 +69,15 @@ def sharpness(scores: Tensor) -> float:  # (m, k)
         return 1.0
     best, second = scores.topk(2).values.unbind(-1)
     gap = float((best - second).mean())
-    if gap <= 1e-12 * float(second.abs().max()):  # round-off of float64
-        raise CovpoolError("no descriptor is nearer to one word than to another: give more and more varied descriptors")
+    if gap <= 1e-12 * float(second.abs().max()):  # within round-off of float64
+        raise CovpoolError("every descriptor is equally far from all words: give more descriptors that vary more")
     return -math.log(SECOND_SHARE) / gap
 
 
-def amounts(w: Tensor | None) -> Tensor | None:  # (b, n) -> (b, n)
-    """Weights of positions that sum to one, scaled to add up to the number of positions they amount to, 1 / sum w^2.
+def effective_counts(w: Tensor | None) -> Tensor | None:  # (b, n) -> (b, n)
+    """Scale weights that sum to one so that they sum to the effective number of positions, 1 / sum w^2.
 
-    Kept positions then count one each, as they do without a mask, and the scale of the weights does not matter.
+    Each kept position then counts one, as it does without a mask, and the scale of the weights does not matter.
     """
     if w is None:
         return None

@@ -1,18 +1,26 @@
-"""A symmetric matrix as a vector: all of it, or its upper triangle."""
+"""Symmetric matrices as vectors: all entries, or the upper triangle."""
 
 from typing import Literal
 
 from torch import Tensor
 
 from covpool.ops import vech
-from covpool.pools.triangle import triangle
 
 Vectorization = Literal["full", "triangle"]
 VECTORIZATIONS: tuple[Vectorization, ...] = ("full", "triangle")
 
 
+def triangle(order: int) -> int:
+    """Return order (order + 1) / 2, the number of entries in the upper triangle of a square matrix.
+
+    >>> triangle(256)
+    32896
+    """
+    return order * (order + 1) // 2
+
+
 def vector_size(order: int, vectorization: Vectorization) -> int:
-    """The length of the vector of a matrix of this order.
+    """Return the length of the vector made from a matrix of this order.
 
     >>> vector_size(4, "full"), vector_size(4, "triangle")
     (16, 10)
@@ -24,5 +32,5 @@ def vectorize(
     a: Tensor,  # (b, c, c)
     vectorization: Vectorization,
 ) -> Tensor:  # (b, d)
-    """All entries row by row, or those of the upper triangle with the diagonal."""
+    """Return all entries row by row, or the entries of the upper triangle including the diagonal."""
     return a.flatten(-2) if vectorization == "full" else vech(a)

@@ -1,4 +1,4 @@
-"""Normalisation of the pooled vector."""
+"""Normalization of the pooled vector."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -21,16 +21,24 @@ class ElementwisePower(nn.Module):
 
 
 class UnitLength(nn.Module):
-    """z / |z|_2; zero stays zero, and any other length is brought to one, however small or large."""
+    """z / |z|_2 for vectors of any length; zero stays zero."""
 
     def forward(self, z: Tensor) -> Tensor:  # (b, d) -> (b, d)
-        largest = z.detach().abs().amax(-1, keepdim=True)
-        z = z / torch.where(largest == 0, 1, largest)
-        return nn.functional.normalize(z, dim=-1)
+        return unit_length(z)
+
+
+def unit_length(
+    x: Tensor,  # (..., c)
+) -> Tensor:  # (..., c)
+    """Return x / |x| for vectors of any length; zero stays zero and its gradient stays finite."""
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / torch.where(largest == 0, 1, largest)
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / torch.where(length == 0, 1, length)
 
 
 def make_normalization(chain: Normalize | Sequence[Normalize] | None, features: int) -> nn.Sequential:
-    """The modules of a chain such as ("epn", "bn"), in order."""
+    """Make the modules of a chain such as ("epn", "bn"), in order."""
     names = () if chain is None else (chain,) if isinstance(chain, str) else tuple(chain)
     modules: list[nn.Module] = []
     for name in names:

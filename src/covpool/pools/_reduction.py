@@ -13,15 +13,16 @@ Activation = Literal["relu", "relu6"]
 
 
 class Reduction(nn.Module):
-    """A chain of Conv1x1-BN-ReLU blocks on maps (b, c, h, w); without any it passes them through.
+    """A chain of Conv1x1-BN-ReLU blocks on maps (b, c, h, w); the identity without blocks.
 
-    With a mask, the batch statistics in training count the kept positions only, and what stands elsewhere has no
-    influence, on the gradients of the weights neither. Half-precision features meet float32 weights in float32.
+    With a mask, the batch statistics in training include the kept positions only. Values at other positions affect
+    neither the output nor the gradients of the weights. Half-precision features are converted to float32 if the weights
+    are float32.
 
     Args:
-        in_features: channels that come in.
-        reduce_to: channels after each block.
-        activation: "relu6" for networks trained with it elsewhere.
+        in_features: Number of input channels.
+        reduce_to: Number of channels after each block.
+        activation: "relu6" for networks that were trained with it elsewhere.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ def _as_map(
 
 
 def _in_dtype_of(convolution: nn.Module, x: Tensor) -> Tensor:
-    """Half-precision x in float32 where the weights are; autocast converts both by itself."""
+    """Convert half-precision x to float32 if the weights are float32; autocast converts both itself."""
     assert isinstance(convolution, nn.Conv2d)
     half_weights = convolution.weight.dtype in (torch.float16, torch.bfloat16)
     return x if half_weights or in_autocast(x) else at_least_float32(x)
@@ -74,7 +75,7 @@ def masked_batch_norm(
     mask: Tensor,  # (b, h w)
     norm: nn.Module,
 ) -> Tensor:  # (b, c, h, w)
-    """Batch norm in training whose statistics count the kept positions only, running averages included."""
+    """Apply batch norm in training with statistics and running averages over the kept positions only."""
     assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d))
     dtype = x.dtype
     x = at_least_float32(x)

@@ -1,4 +1,4 @@
-"""Descriptors of training images, from which a pool can start."""
+"""Checks of the descriptors of training images from which a pool is initialized."""
 
 from torch import Tensor
 
@@ -12,12 +12,12 @@ def check_descriptors(
     *,
     least: int = 1,
 ) -> None:
-    """Refuse descriptors of another width than the pool's features, too few of them, or with NaN or infinite values."""
+    """Refuse descriptors of the wrong width, too few descriptors, and NaN or infinite values."""
     check_floating("descriptors", descriptors)
     if descriptors.ndim != 2 or descriptors.shape[1] != channels or len(descriptors) < least:
         raise CovpoolError(
-            f"`descriptors` must have shape (m, {channels}), m >= {least}, after the reduction as "
-            f"`pool.descriptors(features)` gives them; got {tuple(descriptors.shape)}"
+            f"`descriptors` must have shape (m, {channels}), m >= {least}, after the reduction, as "
+            f"`pool.descriptors(features)` returns them; got {tuple(descriptors.shape)}"
         )
     if not descriptors.isfinite().all():
         raise CovpoolError("`descriptors` must be finite; got NaN or infinite values: see covpool.diagnostics")

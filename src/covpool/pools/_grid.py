@@ -1,4 +1,4 @@
-"""Feature tensors with different positions: bringing maps, masks and weights from one grid to another."""
+"""Feature tensors on different grids: resizing of maps, masks and weights."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from covpool._check_tensors import check_positions
 from covpool._errors import CovpoolError
 
 Grid = tuple[int, ...]
-Positions = Tensor | tuple[Tensor, ...] | None  # a mask or weights (b, n), or one for every feature tensor
+Positions = Tensor | tuple[Tensor, ...] | None  # a mask or weights (b, n), or one for each feature tensor
 
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 def flatten_positions(name: str, value: Tensor | None, positions: tuple[int, ...]) -> Tensor | None:
-    """A mask or weights as (b, n)."""
+    """Check a mask or weights and return them as (b, n)."""
     if value is None:
         return None
     flat = (positions[0], math.prod(positions[1:]))
@@ -25,7 +25,7 @@ def flatten_positions(name: str, value: Tensor | None, positions: tuple[int, ...
 
 
 def for_each(value: Positions, features: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    """A mask or weights for every feature tensor: its own, or the one they share."""
+    """Return a mask or weights for each feature tensor: its own, or the shared one."""
     return value if isinstance(value, tuple) else (value,) * len(features)
 
 
@@ -35,9 +35,9 @@ def resize_map(
     *,
     tokens: bool = False,
 ) -> Tensor:  # (b, c, *grid)
-    """x at the positions of another grid, by linear interpolation along each axis (bilinear for images).
+    """Resize x to another grid by linear interpolation along each axis (bilinear for images).
 
-    Tokens have no grid to interpolate on: they are taken in the order they come, and another number is refused.
+    Tokens have no grid: they keep their order, and their number must match.
 
     >>> import torch
     >>> resize_map(torch.tensor([[[[0., 4.]]]]), (1, 4)).tolist()
@@ -56,7 +56,7 @@ def resize_positions(
     *,
     tokens: bool = False,
 ) -> Tensor:  # (b, m)
-    """A mask or weights of the positions of one grid for those of another: each gets the entry of the nearest one.
+    """Resize a mask or weights to another grid; each new position takes the entry of the nearest old position.
 
     >>> import torch
     >>> resize_positions(torch.tensor([[True, False]]), (1, 2), (1, 4)).tolist()
@@ -70,12 +70,12 @@ def resize_positions(
 
 
 def _are_the_same(old: Grid, new: Grid, tokens: bool) -> bool:
-    """Whether two grids have the same positions; refuses those that have not and cannot be interpolated."""
+    """Return whether two grids have the same positions; refuse grids that differ and cannot be interpolated."""
     if not tokens and len(old) == len(new):
         return old == new
     if math.prod(old) != math.prod(new):
         raise CovpoolError(
             f"feature tensors must have the same positions; got {math.prod(new)} and {math.prod(old)}: "
-            "only maps with the same number of axes are resized, give those or as many tokens"
+            "give maps with the same number of axes, which are resized, or equally many tokens"
         )
     return True
