@@ -1,8 +1,14 @@
-import torch
-from torch import Tensor
-from torch.distributions import MultivariateNormal
+"""The posterior moments against torch's densities, and the fit against scikit-learn's factor analysis."""
 
-from covpool.ops.factor_mixture import factor_moments
+import itertools
+
+import pytest
+import torch
+from sklearn.decomposition import FactorAnalysis
+from torch import Tensor
+from torch.distributions import Categorical, LowRankMultivariateNormal, MixtureSameFamily, MultivariateNormal
+
+from covpool.ops.factor_mixture import FactorMixture, factor_moments, mfa_em
 from ops.oracles import randn
 
 
@@ -59,3 +65,73 @@ def test_loadings_far_above_the_noise_in_float32() -> None:
     exact = direct(x, log_pi, basis)
     for found, expected in zip(factor_moments(x.float(), log_pi.float(), basis.float()), exact, strict=True):
         assert (found - expected).abs().max() < 1e-3 * expected.abs().max()
+
+
+def points(m: int = 300, c: int = 5, r: int = 2, seed: int = 0) -> Tensor:
+    """From two factor analysers with a common noise."""
+    loadings, means = randn(2, r, c, seed=seed + 1), 4 * randn(2, 1, c, seed=seed + 2)
+    clouds = randn(2, m // 2, r, seed=seed) @ loadings + means
+    return clouds.flatten(0, 1) + 0.3 * randn(m, c, seed=seed + 3)
+
+
+def log_likelihood(x: Tensor, mixture: FactorMixture) -> Tensor:
+    components = LowRankMultivariateNormal(mixture.means, mixture.loadings, mixture.noise.expand_as(mixture.means))
+    return MixtureSameFamily(Categorical(mixture.weights), components).log_prob(x).mean()
+
+
+def test_one_component_is_scikit_learns_factor_analysis() -> None:
+    x = randn(300, 2, seed=1) @ randn(2, 5, seed=2) + randn(300, 5, seed=3) * torch.linspace(0.3, 1, 5).double() + 7
+    theirs = FactorAnalysis(2, tol=1e-12, max_iter=2000, svd_method="lapack").fit(x.numpy())
+    weights, means, loadings, noise = mfa_em(x, 1, 2, iterations=1500)
+    torch.testing.assert_close(weights, torch.ones_like(weights))
+    torch.testing.assert_close(means[0], x.mean(0))
+    covariance = loadings[0] @ loadings[0].T + noise.diag()
+    torch.testing.assert_close(covariance, torch.from_numpy(theirs.get_covariance()), rtol=1e-4, atol=1e-4)
+
+
+def test_no_step_loses_likelihood() -> None:
+    x = points()
+    values = [float(log_likelihood(x, mfa_em(x, 3, 2, iterations=i))) for i in range(15)]
+    assert all(b >= a - 1e-10 for a, b in itertools.pairwise(values))
+    assert values[-1] > values[0] + 0.1
+
+
+def test_ends_at_a_maximum_of_the_likelihood() -> None:
+    x = points()
+    found = mfa_em(x, 2, 2, iterations=400)
+    parameters = [t.clone().requires_grad_() for t in found[1:]]
+    gradients = torch.autograd.grad(log_likelihood(x, FactorMixture(found.weights, *parameters)), parameters)
+    assert max(float(g.abs().max()) for g in gradients) < 1e-6
+
+
+def test_recovers_the_covariances_it_was_drawn_from() -> None:
+    x = points(20_000)
+    found = mfa_em(x, 2, 2, iterations=50)
+    truth = randn(2, 2, 5, seed=1).mT
+    means = 4 * randn(2, 1, 5, seed=2).squeeze(1)
+    order = torch.cdist(means, found.means).argmin(-1)
+    assert sorted(order.tolist()) == [0, 1]
+    expected = truth @ truth.mT + 0.09 * torch.eye(5, dtype=torch.float64)
+    covariances = found.loadings @ found.loadings.mT + found.noise.diag()
+    torch.testing.assert_close(covariances[order], expected, rtol=0.1, atol=0.1)
+    torch.testing.assert_close(found.noise, torch.full((5,), 0.09, dtype=torch.float64), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_scale_and_offset(scale: float) -> None:
+    x = points()
+    found, moved = mfa_em(x, 2, 2), mfa_em(scale * (x + 100), 2, 2)
+    torch.testing.assert_close(moved.means, scale * (found.means + 100), rtol=1e-6, atol=0)
+    torch.testing.assert_close(moved.loadings, scale * found.loadings, rtol=1e-4, atol=1e-6 * scale)
+    torch.testing.assert_close(moved.noise, scale**2 * found.noise, rtol=1e-5, atol=0)
+
+
+def test_degenerate_points_are_finite_and_bounded() -> None:
+    dead = points().float()
+    dead[:, :2] = 0
+    for x in (dead, torch.eye(5).repeat(4, 1), points(60)[:12].float()):
+        found = mfa_em(x, 6, 3) if len(x) > 12 else mfa_em(x, 12, 3)
+        assert all(t.isfinite().all() and t.dtype == torch.float32 for t in found)
+        assert (found.noise >= 0.99e-4 * x.var(0, correction=0).max()).all() and (found.weights > 0).all()
+    with pytest.raises(ValueError, match="all the same"):
+        mfa_em(torch.ones(10, 2), 2, 1)

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from cases import features
 from covpool.ops import covariance, gaussian_embedding, reference
-from covpool.ops.gaussian_embedding import KINDS, Kind
+from covpool.ops.gaussian_embedding import EMBEDDING_KINDS, EmbeddingKind
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error, value_and_gradient
 
 MASK = torch.tensor([[True, True, False, True, False, True], [False, True, True, False, False, True]])
 WEIGHTS = torch.rand(2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", EMBEDDING_KINDS)
 fewer_and_more_positions = pytest.mark.parametrize("n", [1, 3, 12])
 
 
@@ -134,39 +134,39 @@ def test_a6_nakayama_of_one_position() -> None:
 
 
 @every_kind
-def test_shapes(kind: Kind) -> None:
+def test_shapes(kind: EmbeddingKind) -> None:
     shape = (4, 5) if kind == "nakayama" else (5, 5)
     assert gaussian_embedding(features(2, 6, 4), kind=kind).shape == (2, *shape)
 
 
 @every_kind
 @pytest.mark.parametrize("n", [3, 12])
-def test_gradient_by_finite_differences(kind: Kind, n: int) -> None:
+def test_gradient_by_finite_differences(kind: EmbeddingKind, n: int) -> None:
     assert_gradient(lambda x: gaussian_embedding(x, kind=kind), features(2, n, 4), tol=1e-6)
 
 
 @every_kind
-def test_gradcheck_forward_and_batched(kind: Kind) -> None:
+def test_gradcheck_forward_and_batched(kind: EmbeddingKind) -> None:
     x = features(1, 3, 2).requires_grad_()
     f = lambda x: gaussian_embedding(x, kind=kind)  # noqa: E731
     assert torch.autograd.gradcheck(f, x, check_forward_ad=True, check_batched_grad=True)
 
 
 @pytest.mark.parametrize("kind", ["calvo", "nakayama", "cholesky"])
-def test_second_derivatives(kind: Kind) -> None:
+def test_second_derivatives(kind: EmbeddingKind) -> None:
     assert torch.autograd.gradgradcheck(lambda x: gaussian_embedding(x, kind=kind), features(1, 4, 2).requires_grad_())
     newton_schulz = lambda x: gaussian_embedding(x, solver="newton_schulz")  # noqa: E731
     assert torch.autograd.gradgradcheck(newton_schulz, features(1, 4, 2).requires_grad_())
 
 
 @pytest.mark.parametrize("kind", ["sqrt", "log", "lovric"])
-def test_second_derivatives_through_eigenvectors_are_refused(kind: Kind) -> None:
+def test_second_derivatives_through_eigenvectors_are_refused(kind: EmbeddingKind) -> None:
     with refuses(RuntimeError, "second derivatives"):
         torch.func.hessian(lambda x: gaussian_embedding(x, kind=kind).sum())(features(1, 4, 2))
 
 
 @every_kind
-def test_mask_equals_slicing(kind: Kind) -> None:
+def test_mask_equals_slicing(kind: EmbeddingKind) -> None:
     x = features(2, 6, 3)
     f = lambda x: gaussian_embedding(x, kind=kind, mask=MASK)  # noqa: E731
     z, dx = value_and_gradient(f, torch.where(MASK[..., None], x, torch.nan))
@@ -176,7 +176,7 @@ def test_mask_equals_slicing(kind: Kind) -> None:
 
 
 @every_kind
-def test_empty_mask_gives_zeros_with_finite_gradients(kind: Kind) -> None:
+def test_empty_mask_gives_zeros_with_finite_gradients(kind: EmbeddingKind) -> None:
     mask = MASK.clone()
     mask[1] = False
     x = features(2, 6, 3, dtype=torch.float32)
@@ -187,7 +187,7 @@ def test_empty_mask_gives_zeros_with_finite_gradients(kind: Kind) -> None:
 
 
 @every_kind
-def test_weights(kind: Kind) -> None:
+def test_weights(kind: EmbeddingKind) -> None:
     """Whole weights equal repeated positions; the weights have a gradient."""
     x, counts = features(1, 4, 3), torch.tensor([[1.0, 3, 0, 2]]).double()
     repeated = gaussian_embedding(x[:, [0, 1, 1, 1, 3, 3]], kind=kind)

@@ -1,8 +1,15 @@
-import torch
-from torch import Tensor
-from torch.distributions import Normal
+"""The posterior moments against torch's densities, and the fit against scikit-learn's from the same start."""
 
-from covpool.ops.gaussian_mixture import mixture_moments
+import itertools
+import warnings
+
+import pytest
+import torch
+from sklearn.mixture import GaussianMixture as TheirMixture
+from torch import Tensor
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
+
+from covpool.ops.gaussian_mixture import GaussianMixture, gmm_em, mixture_moments
 from ops.oracles import randn
 
 
@@ -66,3 +73,77 @@ def test_a_channel_that_is_dead_for_a_component_keeps_an_exact_zero() -> None:
     log_pi, w, b = (t.float() for t in mixture())
     w[1, 0], b[1, 0] = 100, 0  # mean zero, narrow; the others have other means
     assert (mixture_moments(x, log_pi, w, b).first[:, 1, 0] == 0).all()
+
+
+def points(m: int = 240, c: int = 3, seed: int = 0) -> Tensor:
+    """Three overlapping clouds of different widths."""
+    centers = 3 * randn(3, c, seed=seed + 1)
+    widths = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64).repeat(m // 3)
+    return centers.repeat(m // 3, 1) + widths[:, None] * randn(m, c, seed=seed)
+
+
+def log_likelihood(x: Tensor, mixture: GaussianMixture) -> float:
+    components = Independent(Normal(mixture.means, mixture.variances.sqrt()), 1)
+    return float(MixtureSameFamily(Categorical(mixture.weights), components).log_prob(x).mean())
+
+
+@pytest.mark.parametrize("iterations", [1, 10])
+def test_equals_scikit_learn_from_the_same_start(iterations: int) -> None:
+    x = points()
+    start = gmm_em(x, 4, iterations=0)
+    theirs = TheirMixture(
+        4,
+        covariance_type="diag",
+        tol=0,
+        reg_covar=0,
+        max_iter=iterations,
+        weights_init=start.weights.numpy(),
+        means_init=start.means.numpy(),
+        precisions_init=(1 / start.variances).numpy(),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not converged, and shall not
+        theirs.fit(x.numpy())
+    ours = gmm_em(x, 4, iterations=iterations, start=start)
+    for found, expected in zip(ours, (theirs.weights_, theirs.means_, theirs.covariances_), strict=True):
+        torch.testing.assert_close(found, torch.from_numpy(expected), rtol=1e-8, atol=1e-10)
+
+
+def test_the_start_is_the_hard_assignment() -> None:
+    x = torch.tensor([[0.0], [2.0], [10.0], [11.0], [12.0]], dtype=torch.float64)
+    weights, means, variances = gmm_em(x, 2, iterations=0)
+    order = means.flatten().argsort()
+    torch.testing.assert_close(weights[order], torch.tensor([0.4, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(means[order].flatten(), torch.tensor([1.0, 11.0], dtype=torch.float64))
+    torch.testing.assert_close(variances[order].flatten(), torch.tensor([1.0, 2 / 3], dtype=torch.float64))
+
+
+def test_no_step_loses_likelihood() -> None:
+    x = points()
+    values = [log_likelihood(x, gmm_em(x, 5, iterations=i)) for i in range(12)]
+    assert all(b >= a - 1e-12 for a, b in itertools.pairwise(values))
+    assert values[-1] > values[0] + 1e-3
+
+
+def test_variances_and_weights_have_their_bounds() -> None:
+    x = torch.cat((torch.zeros(30, 2), points(60, 2).float() + 20))  # many points upon each other
+    weights, _, variances = gmm_em(x, 6)
+    torch.testing.assert_close(variances.min(), 1e-4 * x.var(0, correction=0).max())
+    assert (weights >= 1e-6).all() and weights.dtype == torch.float32
+    distinct = gmm_em(torch.tensor([[0.0], [1.0]]).repeat(5, 1), 4)
+    assert all(t.isfinite().all() for t in distinct) and (distinct.weights > 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_scale_and_offset(scale: float) -> None:
+    x = points()
+    weights, means, variances = gmm_em(x, 3)
+    moved = gmm_em(scale * (x + 100), 3)
+    torch.testing.assert_close(moved.weights, weights, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(moved.means, scale * (means + 100), rtol=1e-6, atol=0)
+    torch.testing.assert_close(moved.variances, scale**2 * variances, rtol=1e-6, atol=0)
+
+
+def test_points_that_are_all_the_same_are_refused() -> None:
+    with pytest.raises(ValueError, match="all the same"):
+        gmm_em(torch.ones(10, 2), 2)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cases import CHANNELS, features, hard_features
 from covpool.ops import isqrt_covariance, reference
-from covpool.ops.isqrt_covariance import Form, choose_form, smaller
+from covpool.ops.isqrt_covariance import IsqrtForm, choose_isqrt_form, smaller
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from ops.oracles import randn, refuses, relative_error, rotation
 
@@ -42,7 +42,7 @@ def exact(x: Tensor, iterations: int, prenorm: str, postcomp: bool, weights: Ten
 @every_prenorm
 @with_and_without_postcomp
 def test_a7_equals_its_exact_spectral_form(
-    form: Form, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
+    form: IsqrtForm, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> None:
     x = features(2, n, 8)
     z = isqrt_covariance(x, iterations=iterations, prenorm=prenorm, postcomp=postcomp, form=form)
@@ -60,7 +60,7 @@ def test_three_forms_are_equal(n: int, prenorm: Prenorm) -> None:
 
 @every_form
 @pytest.mark.parametrize("c", CHANNELS)
-def test_every_number_of_channels(form: Form, c: int) -> None:
+def test_every_number_of_channels(form: IsqrtForm, c: int) -> None:
     for n in (1, 2, 49):
         x = features(2, n, c)
         expected = exact(x, 5, "trace", True) if n > 1 else torch.zeros(2, c, c)
@@ -68,14 +68,14 @@ def test_every_number_of_channels(form: Form, c: int) -> None:
 
 
 @every_form
-def test_equals_the_paper_transcribed(form: Form) -> None:
+def test_equals_the_paper_transcribed(form: IsqrtForm) -> None:
     x = features(2, 30, 8)
     assert relative_error(isqrt_covariance(x, form=form), reference.isqrt_literal(x)) <= 1e-12
 
 
 @every_form
 @every_prenorm
-def test_float32_accuracy(form: Form, prenorm: Prenorm) -> None:
+def test_float32_accuracy(form: IsqrtForm, prenorm: Prenorm) -> None:
     """Features of mean 10: the mean is taken out before anything is squared."""
     x = features(2, 49, 64, dtype=torch.float32) + 10
     z = isqrt_covariance(x, prenorm=prenorm, form=form)
@@ -84,7 +84,7 @@ def test_float32_accuracy(form: Form, prenorm: Prenorm) -> None:
 
 @every_form
 @pytest.mark.parametrize("n", [49, 200])
-def test_float32_error_is_at_most_twice_that_of_plain_torch(form: Form, n: int) -> None:
+def test_float32_error_is_at_most_twice_that_of_plain_torch(form: IsqrtForm, n: int) -> None:
     x = features(4, n, 64, dtype=torch.float32).relu()
     xc = x - x.mean(1, keepdim=True)
     plain = reference.isqrt_iterated(xc.mT @ xc / n, 5)
@@ -93,7 +93,7 @@ def test_float32_error_is_at_most_twice_that_of_plain_torch(form: Form, n: int) 
 
 
 @every_form
-def test_float32_at_a_large_number_of_iterations(form: Form) -> None:
+def test_float32_at_a_large_number_of_iterations(form: IsqrtForm) -> None:
     """The spectral form has no factor that blows up; the polynomial ones say so."""
     x = features(1, 20, 32, dtype=torch.float32)
     if form == "spectral":
@@ -109,21 +109,21 @@ def test_float32_at_a_large_number_of_iterations(form: Form) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(1e-4, 1e4), st.integers(2, 12), st.sampled_from(FORMS))
-def test_homogeneity_and_shift_invariance(scale: float, n: int, form: Form) -> None:
+def test_homogeneity_and_shift_invariance(scale: float, n: int, form: IsqrtForm) -> None:
     x, shift = features(1, n, 6), randn(1, 1, 6, seed=1)
     z = isqrt_covariance(x, form=form)
     assert relative_error(isqrt_covariance(scale * x + shift, form=form), scale * z) <= 1e-10
 
 
 @every_form
-def test_equivariance(form: Form) -> None:
+def test_equivariance(form: IsqrtForm) -> None:
     """f(X Q^T) = Q f(X) Q^T."""
     x, q = features(2, 5, 8), rotation(8)
     torch.testing.assert_close(isqrt_covariance(x @ q.T, form=form), q @ isqrt_covariance(x, form=form) @ q.T)
 
 
 @every_form
-def test_a8_without_postcomp_the_scale_is_ignored(form: Form) -> None:
+def test_a8_without_postcomp_the_scale_is_ignored(form: IsqrtForm) -> None:
     x = features(2, 9, 6)
     z = isqrt_covariance(x, postcomp=False, form=form)
     torch.testing.assert_close(isqrt_covariance(1000 * x, postcomp=False, form=form), z)
@@ -132,7 +132,7 @@ def test_a8_without_postcomp_the_scale_is_ignored(form: Form) -> None:
 
 
 @every_form
-def test_result_is_symmetric_and_positive_semidefinite(form: Form) -> None:
+def test_result_is_symmetric_and_positive_semidefinite(form: IsqrtForm) -> None:
     z = isqrt_covariance(features(2, 5, 8), form=form)
     torch.testing.assert_close(z, z.mT, rtol=0, atol=1e-14)
     assert torch.linalg.eigvalsh(z).min() >= -1e-14
@@ -143,7 +143,7 @@ def test_result_is_symmetric_and_positive_semidefinite(form: Form) -> None:
 
 @every_form
 @every_prenorm
-def test_mask_equals_slicing(form: Form, prenorm: Prenorm) -> None:
+def test_mask_equals_slicing(form: IsqrtForm, prenorm: Prenorm) -> None:
     x = features(2, 6, 4)
     z = isqrt_covariance(torch.where(MASK[..., None], x, torch.nan), mask=MASK, prenorm=prenorm, form=form)
     for i in range(2):
@@ -152,14 +152,14 @@ def test_mask_equals_slicing(form: Form, prenorm: Prenorm) -> None:
 
 @every_form
 @every_prenorm
-def test_weights_equal_the_reference(form: Form, prenorm: Prenorm) -> None:
+def test_weights_equal_the_reference(form: IsqrtForm, prenorm: Prenorm) -> None:
     x = features(2, 6, 4)
     z = isqrt_covariance(x, weights=WEIGHTS, prenorm=prenorm, form=form)
     assert relative_error(z, exact(x, 5, prenorm, True, WEIGHTS)) <= 1e-12
 
 
 @every_form
-def test_empty_mask_gives_zeros(form: Form) -> None:
+def test_empty_mask_gives_zeros(form: IsqrtForm) -> None:
     mask = MASK.clone()
     mask[1] = False
     assert torch.equal(isqrt_covariance(features(2, 6, 4), mask=mask, form=form)[1], torch.zeros(4, 4).double())
@@ -171,16 +171,17 @@ def test_empty_mask_gives_zeros(form: Form) -> None:
 def test_choice_of_the_form() -> None:
     assert smaller(49, 256) == "dual"
     assert smaller(256, 256) == smaller(784, 256) == "primal"
-    assert choose_form(196, 256, 5, "cpu", "torch") == choose_form(784, 256, 5, "cpu", "torch") == "spectral"
-    assert choose_form(49, 256, 5, "cpu", "torch") == "dual"  # small: the iteration is cheaper than the eigenvalues
-    assert choose_form(49, 256, 7, "cpu", "torch") == "spectral"
-    assert choose_form(196, 32, 5, "cpu", "torch") == "primal"
-    assert choose_form(4, 4, 30, "cpu", "torch") == "spectral"  # the iteration would lose accuracy
+    for n in (196, 784):
+        assert choose_isqrt_form(n, 256, 5, "cpu", "torch") == "spectral"
+    assert choose_isqrt_form(49, 256, 5, "cpu", "torch") == "dual"  # small: iterating costs less than the eigenvalues
+    assert choose_isqrt_form(49, 256, 7, "cpu", "torch") == "spectral"
+    assert choose_isqrt_form(196, 32, 5, "cpu", "torch") == "primal"
+    assert choose_isqrt_form(4, 4, 30, "cpu", "torch") == "spectral"  # the iteration would lose accuracy
     for backend in ("torch", "triton"):
-        assert choose_form(49, 256, 5, "cuda", backend) == "dual"
-        assert choose_form(784, 256, 5, "cuda", backend) == "primal"
-    assert choose_form(196, 256, 5, "cuda", "torch") == "dual"
-    assert choose_form(196, 256, 5, "cuda", "triton") == "primal"  # as many tiles either way
+        assert choose_isqrt_form(49, 256, 5, "cuda", backend) == "dual"
+        assert choose_isqrt_form(784, 256, 5, "cuda", backend) == "primal"
+    assert choose_isqrt_form(196, 256, 5, "cuda", "torch") == "dual"
+    assert choose_isqrt_form(196, 256, 5, "cuda", "triton") == "primal"  # as many tiles either way
 
 
 def test_vectorize_is_the_upper_triangle() -> None:
@@ -207,7 +208,7 @@ def test_auto_is_the_chosen_form() -> None:
 
 @every_form
 @pytest.mark.parametrize("case", ["zero", "all_constant", "single_position"])
-def test_no_variance_gives_zeros(form: Form, case: str) -> None:
+def test_no_variance_gives_zeros(form: IsqrtForm, case: str) -> None:
     z = isqrt_covariance(hard_features(dtype=torch.float64)[case], form=form)
     assert torch.equal(z, torch.zeros_like(z))
 

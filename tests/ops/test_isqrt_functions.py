@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cases import features, hard_features
 from covpool.ops import isqrt_covariance, reference
-from covpool.ops.isqrt_covariance import Form
+from covpool.ops.isqrt_covariance import IsqrtForm
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from ops.oracles import (
     assert_gradient,
@@ -42,7 +42,7 @@ def printed(x: Tensor, iterations: int = 5, prenorm: str = "trace", postcomp: bo
 @every_prenorm
 @with_and_without_postcomp
 def test_gradient_is_autograd_of_the_printed_iteration(
-    form: Form, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
+    form: IsqrtForm, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> None:
     x = features(2, n, 6)
     _, dx = value_and_gradient(
@@ -56,14 +56,14 @@ def test_gradient_is_autograd_of_the_printed_iteration(
 @fewer_as_many_and_more_positions
 @every_prenorm
 @with_and_without_postcomp
-def test_gradient_by_finite_differences(form: Form, n: int, prenorm: Prenorm, postcomp: bool) -> None:
+def test_gradient_by_finite_differences(form: IsqrtForm, n: int, prenorm: Prenorm, postcomp: bool) -> None:
     f = lambda x: isqrt_covariance(x, prenorm=prenorm, postcomp=postcomp, form=form)  # noqa: E731
     assert_gradient(f, features(2, n, 6), tol=1e-6)
 
 
 @every_form
 @pytest.mark.parametrize("case", ["constant_channels", "dead_channels", "rank_one", "few_positions"])
-def test_gradient_on_hard_features(form: Form, case: str) -> None:
+def test_gradient_on_hard_features(form: IsqrtForm, case: str) -> None:
     """Repeated and zero eigenvalues, against autograd of the printed iteration."""
     x = hard_features(dtype=torch.float64)[case]
     _, dx = value_and_gradient(lambda x: isqrt_covariance(x, form=form), x)
@@ -76,7 +76,7 @@ def test_gradient_on_hard_features(form: Form, case: str) -> None:
 @every_prenorm
 @with_and_without_postcomp
 def test_no_variance_has_finite_derivatives_of_both_orders(
-    form: Form, case: str, prenorm: Prenorm, postcomp: bool
+    form: IsqrtForm, case: str, prenorm: Prenorm, postcomp: bool
 ) -> None:
     x = hard_features(dtype=torch.float64)[case].requires_grad_()
     z = isqrt_covariance(x, prenorm=prenorm, postcomp=postcomp, form=form)
@@ -94,7 +94,7 @@ def test_appendix_one_gradient() -> None:
 
 
 @every_form
-def test_euler_identities(form: Form) -> None:
+def test_euler_identities(form: IsqrtForm) -> None:
     """Degree one in x: <dl/dx, x> = <G, Z>, and 0 without post-compensation; rows sum to zero by shift invariance."""
     x, g = features(2, 5, 6), randn(2, 6, 6)
     dx = gradient(lambda x: isqrt_covariance(x, form=form), x, g)
@@ -105,7 +105,7 @@ def test_euler_identities(form: Form) -> None:
 
 
 @every_form
-def test_upstream_gradient_counts_by_its_symmetric_part(form: Form) -> None:
+def test_upstream_gradient_counts_by_its_symmetric_part(form: IsqrtForm) -> None:
     x, g = features(2, 5, 6), randn(2, 6, 6)
     f = lambda x: isqrt_covariance(x, form=form)  # noqa: E731
     torch.testing.assert_close(gradient(f, x, g), gradient(f, x, (g + g.mT) / 2))
@@ -117,7 +117,7 @@ def test_upstream_gradient_counts_by_its_symmetric_part(form: Form) -> None:
 
 @every_form
 @every_prenorm
-def test_gradient_under_a_mask_equals_that_of_the_slice(form: Form, prenorm: Prenorm) -> None:
+def test_gradient_under_a_mask_equals_that_of_the_slice(form: IsqrtForm, prenorm: Prenorm) -> None:
     x, g = features(2, 6, 4), randn(2, 4, 4)
     poisoned = torch.where(MASK[..., None], x, torch.nan)
     dx = gradient(lambda x: isqrt_covariance(x, mask=MASK, prenorm=prenorm, form=form), poisoned, g)
@@ -129,7 +129,7 @@ def test_gradient_under_a_mask_equals_that_of_the_slice(form: Form, prenorm: Pre
 
 @every_form
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-def test_gradient_with_weights(form: Form, mask: Tensor | None) -> None:
+def test_gradient_with_weights(form: IsqrtForm, mask: Tensor | None) -> None:
     weights = WEIGHTS.clone()
     weights[0, 1] = 0
     assert_gradient(lambda x: isqrt_covariance(x, weights=weights, mask=mask, form=form), features(2, 6, 4))
@@ -137,7 +137,7 @@ def test_gradient_with_weights(form: Form, mask: Tensor | None) -> None:
 
 @pytest.mark.parametrize("form", ["auto", "primal"])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-def test_gradient_in_the_weights(form: Form, mask: Tensor | None) -> None:
+def test_gradient_in_the_weights(form: IsqrtForm, mask: Tensor | None) -> None:
     x = features(2, 6, 4)
     assert_gradient(lambda w: isqrt_covariance(x, mask=mask, weights=w, form=form), WEIGHTS)
 
@@ -156,7 +156,7 @@ def test_forward_derivative_in_the_weights() -> None:
 
 
 @pytest.mark.parametrize("form", ["auto", "dual", "spectral"])
-def test_a_derivative_in_the_weights_is_never_silently_dropped(form: Form) -> None:
+def test_a_derivative_in_the_weights_is_never_silently_dropped(form: IsqrtForm) -> None:
     """Where requires_grad cannot be seen (forward mode, inside vmap) the other forms refuse."""
     x = features(2, 6, 4)
     with refuses(RuntimeError, "no derivative in the weights", "primal"):
@@ -173,7 +173,7 @@ def test_a_derivative_in_the_weights_is_never_silently_dropped(form: Form) -> No
 @pytest.mark.parametrize("n", [2, 5])
 @every_prenorm
 @with_and_without_postcomp
-def test_derivatives_of_every_kind(form: Form, n: int, prenorm: Prenorm, postcomp: bool) -> None:
+def test_derivatives_of_every_kind(form: IsqrtForm, n: int, prenorm: Prenorm, postcomp: bool) -> None:
     x = features(2, n, 3).requires_grad_()
     f = lambda x: isqrt_covariance(x, iterations=3, prenorm=prenorm, postcomp=postcomp, form=form)  # noqa: E731
     assert torch.autograd.gradcheck(f, x, check_forward_ad=True, check_batched_grad=True)
@@ -184,7 +184,7 @@ def test_derivatives_of_every_kind(form: Form, n: int, prenorm: Prenorm, postcom
 @pytest.mark.parametrize("n", [2, 5])
 @every_prenorm
 @with_and_without_postcomp
-def test_hessian_is_that_of_the_printed_iteration(form: Form, n: int, prenorm: Prenorm, postcomp: bool) -> None:
+def test_hessian_is_that_of_the_printed_iteration(form: IsqrtForm, n: int, prenorm: Prenorm, postcomp: bool) -> None:
     x, g = features(1, n, 3)[0], randn(3, 3)
     options = {"prenorm": prenorm, "postcomp": postcomp}
     hessian = torch.func.hessian(lambda x: (g * isqrt_covariance(x, form=form, **options)).sum())(x)
@@ -193,7 +193,7 @@ def test_hessian_is_that_of_the_printed_iteration(form: Form, n: int, prenorm: P
 
 
 @every_form
-def test_gradient_penalty(form: Form) -> None:
+def test_gradient_penalty(form: IsqrtForm) -> None:
     """The gradient of |gradient|^2, as a penalty in training takes it."""
 
     def penalty(f: object, x: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ def test_gradient_penalty(form: Form) -> None:
 @every_form
 @every_prenorm
 @pytest.mark.parametrize("n", [49, 196, 784])
-def test_at_most_two_matrices_per_item_are_saved(form: Form, n: int, prenorm: Prenorm) -> None:
+def test_at_most_two_matrices_per_item_are_saved(form: IsqrtForm, n: int, prenorm: Prenorm) -> None:
     """2 b d^2 numbers beyond the input."""
     b, d = 2, 64
     x = features(b, n, d, dtype=torch.float32)
@@ -228,7 +228,7 @@ def test_the_measure_of_saved_memory_sees_stored_iterates() -> None:
 @pytest.mark.parametrize(
     "options", [{"prenorm": "frobenius"}, {"mask": MASK}, {"weights": WEIGHTS}], ids=lambda o: next(iter(o))
 )
-def test_compiles_with_every_option(form: Form, options: dict[str, Tensor]) -> None:
+def test_compiles_with_every_option(form: IsqrtForm, options: dict[str, Tensor]) -> None:
     torch.compiler.reset()
     f = lambda x: isqrt_covariance(x, form=form, **options)  # type: ignore[arg-type]  # noqa: E731
     x = features(2, 6, 4)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cases import CHANNELS, features, hard_features
 from covpool.ops import covariance, powm_covariance, powm_eigh, reference
-from covpool.ops.powm_covariance import choose_form
+from covpool.ops.powm_covariance import choose_power_form
 from ops.oracles import assert_gradient, finite_difference, randn, refuses, relative_error, value_and_gradient
 
 ALPHAS = (0.3, 0.5, 0.7, 1.0, 1.3, 2.0)
@@ -224,7 +224,7 @@ class TestSecondDerivativesAreRefused:
     ],
 )
 def test_choice_of_the_form(n: int, c: int, weight_gradient: bool, exporting: bool, form: str) -> None:
-    assert choose_form(n, c, weight_gradient, exporting) == form
+    assert choose_power_form(n, c, weight_gradient, exporting) == form
 
 
 @pytest.mark.parametrize("n", [3, 9])

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cases import features, generator
 from covpool.ops import projection_product
-from covpool.ops.projection_product import FORMS, Form, projection_form
+from covpool.ops.projection_product import PROJECTION_FORMS, ProjectionForm, projection_form
 from ops.oracles import gradient, randn, refuses, relative_error
 
 MASK = torch.tensor([[True, True, False, True, False, True], [False, True, True, False, False, True]])
@@ -21,7 +21,7 @@ def rows(x: Tensor, factors: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("order", "form"), [(1, None), (2, "positions"), (2, "moment"), (3, None), (4, "positions")])
-def test_every_order_and_form_component_by_component(order: int, form: Form | None) -> None:
+def test_every_order_and_form_component_by_component(order: int, form: ProjectionForm | None) -> None:
     x, factors = features(2, 6, 4), randn(order, 4, 5, seed=1)
     each = rows(x, factors)
     assert relative_error(projection_product(x, factors, form=form), each.mean(1)) <= 1e-14
@@ -53,17 +53,17 @@ def test_c1_random_maclaurin_is_unbiased_for_the_squared_inner_product() -> None
 def test_forms_are_equal_with_their_gradients() -> None:
     x, factors, g = features(2, 6, 7), randn(2, 7, 9, seed=1), randn(2, 9, seed=2)
     for positions in ({}, {"mask": MASK}, {"mask": MASK, "weights": WEIGHTS}):
-        one, other = (lambda x, f=f, p=positions: projection_product(x, factors, form=f, **p) for f in FORMS)
+        one, other = (lambda x, f=f, p=positions: projection_product(x, factors, form=f, **p) for f in PROJECTION_FORMS)
         assert relative_error(gradient(one, x, g), gradient(other, x, g)) <= 1e-13
 
 
 @pytest.mark.parametrize(("n", "c", "form"), [(784, 512, "moment"), (49, 256, "positions"), (196, 256, "moment")])
-def test_the_form_goes_by_the_shape(n: int, c: int, form: Form) -> None:
+def test_the_form_goes_by_the_shape(n: int, c: int, form: ProjectionForm) -> None:
     assert projection_form(n, c, 8192) == form
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_derivatives_of_every_kind(form: Form) -> None:
+@pytest.mark.parametrize("form", PROJECTION_FORMS)
+def test_derivatives_of_every_kind(form: ProjectionForm) -> None:
     x, w = features(2, 3, 3).requires_grad_(), WEIGHTS[:, :3].clone().requires_grad_()
     factors = randn(2, 3, 4, seed=1).requires_grad_()
 

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from cases import hard_matrices, spd
 from covpool.ops import reference
-from covpool.ops._spectral import Kind, SpectralFunction, compose, eps_of, rotate
+from covpool.ops._spectral import SpectralFunction, SpectralKind, compose, eps_of, rotate
 from covpool.ops.symmetric import symmetrize
 from ops.oracles import assert_gradient, finite_difference, randn, refuses, relative_error
 
 ALPHA = torch.tensor(0.7, dtype=torch.float64)
 
 
-def apply(a: Tensor, kind: Kind, alpha: Tensor = ALPHA) -> Tensor:
+def apply(a: Tensor, kind: SpectralKind, alpha: Tensor = ALPHA) -> Tensor:
     eigenvalues, u = torch.linalg.eigh(symmetrize(a.detach()))
     z: Tensor = SpectralFunction.call(symmetrize(a), None if kind == "log" else alpha, eigenvalues, u, kind)
     return z
@@ -43,7 +43,7 @@ def test_eps_of_is_matlabs_in_single() -> None:
 
 @pytest.mark.parametrize("name", hard_matrices())
 @pytest.mark.parametrize("kind", ["power", "log"])
-def test_value_and_gradient_on_hard_spectra(name: str, kind: Kind) -> None:
+def test_value_and_gradient_on_hard_spectra(name: str, kind: SpectralKind) -> None:
     a = hard_matrices()[name]
     f = np.log if kind == "log" else (lambda value: value**0.7)
     assert relative_error(apply(a, kind), reference.spectral(a, f)) <= 1e-12
@@ -53,7 +53,7 @@ def test_value_and_gradient_on_hard_spectra(name: str, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["power", "log"])
-def test_forward_derivative_is_its_own_adjoint(kind: Kind) -> None:
+def test_forward_derivative_is_its_own_adjoint(kind: SpectralKind) -> None:
     a, h = hard_matrices()["repeated"], symmetrize(randn(6, 6))
     _, dz = torch.func.jvp(lambda a: apply(a, kind), (a,), (h,))
     _, vjp = torch.func.vjp(lambda a: apply(a, kind), a)

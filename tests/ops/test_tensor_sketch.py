@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cases import features, generator
 from covpool.ops import draw_sketch, tensor_sketch, tensor_sketches
-from covpool.ops.tensor_sketch import FORMS, Form, draw_signs, sketch_form
+from covpool.ops.tensor_sketch import SKETCH_FORMS, SketchForm, draw_signs, sketch_form
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error
 
 MASK = torch.tensor([[True, True, False, True, False, True], [False, True, True, False, False, True]])
@@ -29,9 +29,9 @@ def many_draws(order: int, c: int, size: int, draws: int) -> tuple[Tensor, Tenso
     return hashes, torch.randint(2, (draws, order, c), generator=g).double() * 2 - 1
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SKETCH_FORMS)
 @pytest.mark.parametrize("size", [1, 5, 16, 33])
-def test_c1_exact_bucket_oracle(form: Form, size: int) -> None:
+def test_c1_exact_bucket_oracle(form: SketchForm, size: int) -> None:
     x = features(2, 6, 4)
     hashes, signs = draw_sketch(2, 4, size)
     rows = torch.stack([torch.stack([bucket_by_bucket(row, hashes, signs, size) for row in item]) for item in x])
@@ -55,8 +55,8 @@ def test_c3_unbiased_for_powers_of_the_inner_product(order: int) -> None:
     assert abs(float(estimates.mean()) - target) <= 4 * float(estimates.std()) / 20_000**0.5
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_c1_without_collisions_it_holds_the_bilinear_feature(form: Form) -> None:
+@pytest.mark.parametrize("form", SKETCH_FORMS)
+def test_c1_without_collisions_it_holds_the_bilinear_feature(form: SketchForm) -> None:
     """h_1(i) + h_2(j) injective, size >= c^2: every product once, up to its sign."""
     x = features(2, 6, 4)
     hashes, signs = torch.tensor([[0, 4, 8, 12], [0, 1, 2, 3]]), draw_sketch(2, 4, 16)[1]
@@ -68,7 +68,9 @@ def test_forms_are_equal_with_their_gradients() -> None:
     x, g = features(2, 6, 7), randn(2, 33, seed=1)
     hashes, signs = draw_sketch(2, 7, 33)
     for positions in ({}, {"mask": MASK}, {"weights": WEIGHTS}, {"mask": MASK, "weights": WEIGHTS}):
-        fft, moment = (lambda x, f=f, p=positions: tensor_sketch(x, hashes, signs, 33, form=f, **p) for f in FORMS)
+        fft, moment = (
+            lambda x, f=f, p=positions: tensor_sketch(x, hashes, signs, 33, form=f, **p) for f in SKETCH_FORMS
+        )
         assert relative_error(fft(x), moment(x)) <= 1e-14
         assert relative_error(gradient(fft, x, g), gradient(moment, x, g)) <= 1e-13
 
@@ -76,7 +78,7 @@ def test_forms_are_equal_with_their_gradients() -> None:
 @pytest.mark.parametrize(
     ("n", "c", "form"), [(784, 512, "moment"), (49, 512, "moment"), (49, 2048, "fft"), (196, 1024, "moment")]
 )
-def test_the_form_goes_by_the_shape(n: int, c: int, form: Form) -> None:
+def test_the_form_goes_by_the_shape(n: int, c: int, form: SketchForm) -> None:
     assert sketch_form(n, c, 8192) == form
 
 
@@ -93,14 +95,14 @@ def test_an_empty_bucket_is_exactly_zero_and_nan_stays() -> None:
     """Transforms leave round-off there, which the signed square root after them would make large."""
     x = features(2, 9, 3, dtype=torch.float32)
     hashes, signs = torch.tensor([[0, 3, 7], [0, 1, 5]]), torch.ones(2, 3)
-    for z in (tensor_sketch(x, hashes, signs, 64, form=form) for form in FORMS):
+    for z in (tensor_sketch(x, hashes, signs, 64, form=form) for form in SKETCH_FORMS):
         assert z[:, 13:].abs().max() == 0 and (z[:, 12] != 0).all()
     x[0, 2, 1] = torch.nan
     assert tensor_sketch(x, hashes, signs, 64, form="fft")[0].isnan().all()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_faults_at_masked_positions_and_an_empty_mask(form: Form) -> None:
+@pytest.mark.parametrize("form", SKETCH_FORMS)
+def test_faults_at_masked_positions_and_an_empty_mask(form: SketchForm) -> None:
     x, mask = features(2, 6, 4), MASK.clone()
     mask[1] = False
     hashes, signs = draw_sketch(2, 4, 16)
@@ -112,8 +114,8 @@ def test_faults_at_masked_positions_and_an_empty_mask(form: Form) -> None:
     assert dx.isfinite().all() and (dx[~mask] == 0).all()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_derivatives_of_every_kind(form: Form) -> None:
+@pytest.mark.parametrize("form", SKETCH_FORMS)
+def test_derivatives_of_every_kind(form: SketchForm) -> None:
     x, w = features(2, 3, 3).requires_grad_(), WEIGHTS[:, :3].clone().requires_grad_()
     hashes, signs = draw_sketch(2, 3, 8)
     learned = signs.double().requires_grad_()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cases import features
 from covpool.pools import AveragePool, CompactBilinearPool, KernelPool
-from covpool.pools.kernel import rbf_coefficients, unit_length
+from covpool.pools.kernel import rbf_coefficients
 
 
 def epn(z: Tensor) -> Tensor:
@@ -135,14 +135,6 @@ def test_a_dead_position_adds_the_constant_alone_and_its_gradient_is_bounded() -
     alive = pool(x[:, 1:])
     alive = alive * alive.abs()
     torch.testing.assert_close(powers[:, 1:] / powers[:, :1], 5 / 6 * alive[:, 1:] / alive[:, :1])
-
-
-def test_unit_length_is_that_of_torch_where_torch_has_one() -> None:
-    x = features(2, 6, 4).requires_grad_()
-    torch.testing.assert_close(unit_length(x), x / x.norm(dim=-1, keepdim=True))
-    assert torch.autograd.gradcheck(unit_length, x)
-    tiny = torch.full((3,), 1e-30)
-    torch.testing.assert_close(unit_length(tiny), torch.full((3,), 3**-0.5))
 
 
 def test_init_from_sets_gamma_to_the_reciprocal_of_the_mean_inner_product() -> None:

@@ -10,6 +10,7 @@ from covpool.ops.cross_covariance import cross_covariance
 from covpool.ops.eigh import eigh
 from covpool.ops.gaussian_embedding import gaussian_embedding
 from covpool.ops.isqrt_covariance import isqrt_covariance
+from covpool.ops.l2_normalize import l2_normalize, unit_length
 from covpool.ops.log_cholesky import log_cholesky
 from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.lyapunov import lyapunov_solve
@@ -22,6 +23,7 @@ from covpool.ops.powm_svd import powm_svd
 from covpool.ops.precision import at_least_float32, full_precision, in_autocast, outside_autocast
 from covpool.ops.product import product
 from covpool.ops.projection_product import projection_product
+from covpool.ops.safe_division import one_if_zero, power_or_zero, reciprocal_or_zero
 from covpool.ops.shrinkage import shrunk_covariance
 from covpool.ops.signed_power import elementwise_power_normalize, signed_power
 from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
@@ -51,18 +53,22 @@ __all__ = [
     "gaussian_embedding",
     "in_autocast",
     "isqrt_covariance",
+    "l2_normalize",
     "log_cholesky",
     "logm_eigh",
     "lyapunov_newton_schulz",
     "lyapunov_solve",
+    "one_if_zero",
     "orthonormalize_qr",
     "outside_autocast",
+    "power_or_zero",
     "powm_covariance",
     "powm_eigh",
     "powm_power_iteration",
     "powm_svd",
     "product",
     "projection_product",
+    "reciprocal_or_zero",
     "reference",
     "shrunk_covariance",
     "signed_power",
@@ -76,6 +82,7 @@ __all__ = [
     "tensor_sketch",
     "tensor_sketches",
     "tf32_allowed",
+    "unit_length",
     "unvech",
     "vech",
     "vn_mle_eigh",

@@ -1,21 +1,37 @@
-"""How our autograd Functions are called, so that every transform of torch holds at once.
+"""The base class of covpool's autograd Functions, which makes every transform of torch work with them.
 
-A Function that defines `jvp` cannot be compiled, and one that does not has no forward-mode derivative. Each Function
-therefore has a subclass that adds `jvp`; compilation takes the plain one. `forward` names all its arguments: torch up
-to 2.11 at least counts them, where no gradient is wanted, to see whether the first is the context.
+A Function that defines `jvp` cannot be compiled, and one that does not define it has no forward-mode derivative. Each
+Function therefore has a subclass that adds `jvp`, and compilation uses the plain class. `forward` names all of its
+arguments: where no gradient is needed, torch (at least up to 2.11) counts them to decide whether the first one is the
+context.
 """
 
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class Differentiable(torch.autograd.Function):
-    """A Function with an automatic vmap rule; `with_jvp` is its subclass that also knows its forward derivative."""
+    """A Function with an automatic vmap rule; `with_jvp` is its subclass with a forward-mode derivative."""
 
     generate_vmap_rule = True
     with_jvp: type["Differentiable"]
 
     @classmethod
     def call(cls, *args: Any) -> Any:
+        """Apply the Function in the form that the current transform needs."""
         return (cls if torch.compiler.is_compiling() else cls.with_jvp).apply(*args)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save the tensors among the inputs, which come first (None if absent), and the rest as `ctx.options`."""
+        tensors = [value for value in inputs if value is None or isinstance(value, Tensor)]
+        ctx.options = inputs[len(tensors) :]
+        keep(ctx, *tensors)
+
+
+def keep(ctx: Any, *tensors: Tensor | None) -> None:
+    """Save tensors for the backward pass and for the forward-mode derivative; torch's vmap rule needs both alike."""
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)

@@ -6,6 +6,8 @@ They are the eigenvalues of the derivative of a spectral function (Daleckii-Krei
 import torch
 from torch import Tensor
 
+from covpool.ops.safe_division import one_if_zero, reciprocal_or_zero
+
 
 def of_power(
     eigenvalues: Tensor,  # (..., c), non-negative
@@ -17,8 +19,8 @@ def of_power(
     """
     high, r, q = _ratios(eigenvalues)
     null = high == 0
-    high = torch.where(null, 1, high)
-    quotient = torch.where(r == 0, alpha, torch.expm1(alpha * q) / torch.where(r == 0, 1, r))
+    high = one_if_zero(high)
+    quotient = torch.where(r == 0, alpha, torch.expm1(alpha * q) / one_if_zero(r))
     return torch.where(null, (alpha == 1).to(high.dtype), high ** (alpha - 1) * quotient)
 
 
@@ -27,7 +29,7 @@ def of_log(
 ) -> Tensor:  # (..., c, c)
     """Of log(l), as q / (r h)."""
     high, r, q = _ratios(eigenvalues)
-    return torch.where(r == 0, 1, q / torch.where(r == 0, 1, r)) / high
+    return torch.where(r == 0, 1, q / one_if_zero(r)) / high
 
 
 def of_clip(
@@ -41,7 +43,7 @@ def of_clip(
     equal = steps == 0
     slope = (clipped == eigenvalues).to(eigenvalues.dtype).unsqueeze(-1)
     rises = clipped.unsqueeze(-1) - clipped.unsqueeze(-2)
-    return torch.where(equal, slope, rises / torch.where(equal, 1, steps))
+    return torch.where(equal, slope, rises / one_if_zero(steps))
 
 
 def of_vn_mle(
@@ -49,16 +51,14 @@ def of_vn_mle(
     gamma: Tensor,  # ()
 ) -> Tensor:  # (..., c, c)
     """Of r(l) - b with r^2 = b^2 + l / gamma, as 1 / (gamma (r_i + r_j)); a pair (0, 0) gives 0, as of a power."""
-    total = r.unsqueeze(-1) + r.unsqueeze(-2)
-    null = total == 0
-    return torch.where(null, 0, 1 / (gamma * torch.where(null, 1, total)))
+    return reciprocal_or_zero(r.unsqueeze(-1) + r.unsqueeze(-2)) / gamma
 
 
 def _ratios(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The larger value h of each pair, r = (smaller - h) / h, exact where the two are close, and log(smaller / h)."""
     left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
     high, low = torch.maximum(left, right), torch.minimum(left, right)
-    high_or_one = torch.where(high == 0, 1, high)
+    high_or_one = one_if_zero(high)
     r = (low - high) / high_or_one
     far = r < -0.5  # there 1 + r has lost digits of smaller / h, and the logarithms differ enough to be subtracted
     return high, r, torch.where(far, low.log() - high_or_one.log(), torch.log1p(r))

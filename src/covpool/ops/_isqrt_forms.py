@@ -16,13 +16,14 @@ from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops._spectral import compose, rotate
 from covpool.ops.eigh import eigh
 from covpool.ops.positions import center
-from covpool.ops.sqrtm_newton_schulz import Prenorm, reciprocal_or_zero
+from covpool.ops.safe_division import reciprocal_or_zero
+from covpool.ops.sqrtm_newton_schulz import Prenorm
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
-Polynomial = Literal["primal", "dual"]
+GramForm = Literal["primal", "dual"]
 
 
-def smaller(n: int, c: int) -> Polynomial:
+def smaller(n: int, c: int) -> GramForm:
     """Which of the two Gram matrices of K (n, c) has the lower order."""
     return "dual" if n < c else "primal"
 
@@ -55,7 +56,7 @@ def normalized(k0: Tensor, prenorm: Prenorm) -> tuple[Tensor, Tensor]:
     return k * reciprocal_or_zero(ratio).sqrt(), trace * ratio
 
 
-def gram(k: Tensor, form: Polynomial) -> Tensor:
+def gram(k: Tensor, form: GramForm) -> Tensor:
     """K^T K or K K^T."""
     return k.mT @ k if form == "primal" else k @ k.mT
 
@@ -63,12 +64,12 @@ def gram(k: Tensor, form: Polynomial) -> Tensor:
 # --- Y and the gradient in K, form by form --------------------------------------------------------
 
 
-def polynomial(k: Tensor, form: Polynomial, iterations: int) -> Tensor:
+def polynomial(k: Tensor, form: GramForm, iterations: int) -> Tensor:
     (f,) = newton_schulz((gram(k, form),), iterations, "root" if form == "primal" else "factor")
     return f if form == "primal" else k.mT @ (f @ k)
 
 
-def polynomial_adjoint(k: Tensor, s: Tensor, form: Polynomial, iterations: int) -> tuple[Tensor, Tensor]:
+def polynomial_adjoint(k: Tensor, s: Tensor, form: GramForm, iterations: int) -> tuple[Tensor, Tensor]:
     """The gradient of <S, Y> in K, S symmetric, and <S, Y> itself."""
     if form == "primal":
         y, l = newton_schulz_pair(gram(k, form), s, iterations, "root")  # noqa: E741
@@ -87,9 +88,7 @@ def decompose(k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return a if form == "primal" else u.mT @ k, torch.where(eigenvalues < 0, 0, eigenvalues), u
 
 
-def spectral(
-    operand: Tensor, eigenvalues: Tensor, u: Tensor, scale: Tensor, form: Polynomial, iterations: int
-) -> Tensor:
+def spectral(operand: Tensor, eigenvalues: Tensor, u: Tensor, scale: Tensor, form: GramForm, iterations: int) -> Tensor:
     """scale Y; the scale (b, 1, 1) goes in with the eigenvalues, where it costs nothing."""
     p = eigenvalues.new_ones(())
     for _ in range(iterations):
@@ -144,14 +143,14 @@ def times_gram(k: Tensor) -> Tensor:
     return k @ gram(k, "primal") if smaller(*k.shape[-2:]) == "primal" else gram(k, "dual") @ k
 
 
-def value(x: Tensor, w: Tensor | None, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
+def value(x: Tensor, w: Tensor | None, form: GramForm, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
     k, t = normalized(scaled(x, w), prenorm)
     y = polynomial(k, form, iterations)
     return y * t.sqrt() if postcomp else y
 
 
 def adjoint(
-    x: Tensor, w: Tensor | None, g: Tensor, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool
+    x: Tensor, w: Tensor | None, g: Tensor, form: GramForm, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> Tensor:
     k, t = normalized(scaled(x, w), prenorm)
     gradient = polynomial_adjoint(k, symmetrize(g), form, iterations)
@@ -159,7 +158,7 @@ def adjoint(
 
 
 def tangent(
-    x: Tensor, w: Tensor | None, dx: Tensor, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool
+    x: Tensor, w: Tensor | None, dx: Tensor, form: GramForm, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> Tensor:
     k0, dk0 = scaled(x, w), scaled(dx, w)
     k, t = normalized(k0, prenorm)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, keep
 from covpool.ops._isqrt_forms import (
-    Polynomial,
+    GramForm,
     adjoint,
     normalized,
     scaled,
@@ -36,15 +36,9 @@ class ByPolynomial(Differentiable):
 
     @staticmethod
     def forward(
-        x: Tensor, w: Tensor | None, form: Polynomial, iterations: int, prenorm: Prenorm, postcomp: bool
+        x: Tensor, w: Tensor | None, form: GramForm, iterations: int, prenorm: Prenorm, postcomp: bool
     ) -> Tensor:
         return value(x, w, form, iterations, prenorm, postcomp)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, w, *ctx.options = inputs
-        ctx.save_for_backward(x, w)
-        ctx.save_for_forward(x, w)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -83,8 +77,7 @@ class ByEigenvalues(Differentiable):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, w, operand, eigenvalues, u, t, *ctx.options = inputs
         rotated = operand if smaller(*x.shape[-2:]) == "dual" else None
-        ctx.save_for_backward(x, w, rotated, eigenvalues, u, t)
-        ctx.save_for_forward(x, w, rotated, eigenvalues, u, t)  # torch's vmap rule expects the same tensors in both
+        keep(ctx, x, w, rotated, eigenvalues, u, t)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -125,15 +118,14 @@ class ByKernels(Differentiable):
     @staticmethod
     def forward(
         x: Tensor, w: Tensor | None, z: Tensor, a: Tensor, mean: Tensor, squares: Tensor,
-        form: Polynomial, iterations: int, postcomp: bool, precision: str,
+        form: GramForm, iterations: int, postcomp: bool, precision: str,
     ) -> Tensor:  # fmt: skip
         return z.view_as(z)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, w, _, a, mean, squares, *ctx.options = inputs
-        ctx.save_for_backward(x, w, a, mean, squares)
-        ctx.save_for_forward(x, w, a, mean, squares)
+        keep(ctx, x, w, a, mean, squares)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

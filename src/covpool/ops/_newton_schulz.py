@@ -63,17 +63,11 @@ class NewtonSchulzPair(Differentiable):
         return f, df
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        a, h, ctx.iterations, ctx.output = inputs
-        ctx.save_for_backward(a, h)
-        ctx.save_for_forward(a, h)
-
-    @staticmethod
     def backward(ctx: Any, g: Tensor, dg: Tensor) -> Any:
         a, h = ctx.saved_tensors
         with outside_autocast(g):
             jet = (a, h, (dg + dg.mT) * 0.5, (g + g.mT) * 0.5)
-            _, _, dh, da = newton_schulz(jet, ctx.iterations, ctx.output)
+            _, _, dh, da = newton_schulz(jet, *ctx.options)
         return da, dh, None, None
 
 
@@ -83,7 +77,7 @@ class _NewtonSchulzPairJvp(NewtonSchulzPair):
         a, h = ctx.saved_tensors
         da = torch.zeros_like(a) if da is None else da
         dh = torch.zeros_like(a) if dh is None else dh
-        jet = newton_schulz((a, h, da, dh), ctx.iterations, ctx.output)
+        jet = newton_schulz((a, h, da, dh), *ctx.options)
         return jet[2], jet[3]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, keep
 from covpool.ops._backend import exporting
 from covpool.ops.precision import outside_autocast
 from covpool.ops.product import product
@@ -20,8 +20,7 @@ class _SpdInverse(Differentiable):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(output[0])
-        ctx.save_for_forward(output[0])
+        keep(ctx, output[0])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

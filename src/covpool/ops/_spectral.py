@@ -12,9 +12,10 @@ from covpool._errors import UnsupportedError
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops.precision import outside_autocast
+from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import symmetrize
 
-Kind = Literal["power", "power_released", "log", "vn_mle"]
+SpectralKind = Literal["power", "power_released", "log", "vn_mle"]
 
 
 def compose(
@@ -39,14 +40,14 @@ def eps_of(value: Tensor) -> Tensor:
     return torch.nextafter(value, torch.full_like(value, torch.inf)) - value
 
 
-def _value(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
+def _value(eigenvalues: Tensor, alpha: Tensor | None, kind: SpectralKind) -> Tensor:
     if kind == "log":
         return eigenvalues.log()
     assert alpha is not None
     return vn_mle(eigenvalues, alpha)[0] if kind == "vn_mle" else eigenvalues**alpha
 
 
-def _differences(kind: Kind, eigenvalues: Tensor, alpha: Tensor | None) -> Tensor:
+def _differences(eigenvalues: Tensor, alpha: Tensor | None, kind: SpectralKind) -> Tensor:
     if kind == "log":
         return _divided_differences.of_log(eigenvalues)
     assert alpha is not None
@@ -67,7 +68,7 @@ def vn_mle(
     b = (1 - gamma) / (2 * gamma)
     r = (b * b + eigenvalues / gamma).sqrt()
     total = r + b.abs()
-    return torch.where(b < 0, total, eigenvalues / gamma / torch.where(total == 0, 1, total)), r
+    return torch.where(b < 0, total, eigenvalues / gamma / one_if_zero(total)), r
 
 
 def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
@@ -81,14 +82,8 @@ class SpectralFunction(Differentiable):
     """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha, log(l) or `vn_mle`; once differentiable."""
 
     @staticmethod
-    def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: Kind) -> Tensor:
-        return compose(u, _value(kind, eigenvalues, alpha))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        a, alpha, eigenvalues, u, ctx.kind = inputs
-        ctx.save_for_backward(a, alpha, eigenvalues, u)
-        ctx.save_for_forward(a, alpha, eigenvalues, u)
+    def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: SpectralKind) -> Tensor:
+        return compose(u, _value(eigenvalues, alpha, kind))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -97,7 +92,7 @@ class SpectralFunction(Differentiable):
         with outside_autocast(g):
             h = rotate(u, g)
             if ctx.needs_input_grad[0]:
-                da = once(u @ (_differences(ctx.kind, eigenvalues, alpha) * h) @ u.mT, a, alpha)
+                da = once(u @ (_differences(eigenvalues, alpha, *ctx.options) * h) @ u.mT, a, alpha)
             if alpha is not None and ctx.needs_input_grad[1]:
                 slope = slope_in_alpha(eigenvalues, alpha)
                 dalpha = once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
@@ -110,7 +105,7 @@ class _SpectralFunctionJvp(SpectralFunction):
         a, alpha, eigenvalues, u = ctx.saved_tensors
         dz = torch.zeros_like(u)
         if da is not None:
-            dz = dz + u @ (_differences(ctx.kind, eigenvalues, alpha) * rotate(u, da)) @ u.mT
+            dz = dz + u @ (_differences(eigenvalues, alpha, *ctx.options) * rotate(u, da)) @ u.mT
         if dalpha is not None:
             dz = dz + dalpha * compose(u, slope_in_alpha(eigenvalues, alpha))
         return once(dz, a, alpha)

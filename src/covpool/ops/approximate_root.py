@@ -1,18 +1,17 @@
 """A square root computed by any approximation near the identity, with the derivative of the exact root."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_square
-from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
+from covpool.ops._known_root import KnownRoot
 from covpool.ops.lyapunov import lyapunov_solve
 from covpool.ops.lyapunov_newton_schulz import lyapunov_steps
-from covpool.ops.precision import outside_autocast
 from covpool.ops.symmetric import frobenius_norm, symmetrize
 
 RootBackward = Literal["iterative", "lyapunov", "autograd"]
@@ -40,7 +39,7 @@ def approximate_root(
     s = symmetrize(a)
     if backward == "autograd" or exporting():
         return _scaled(s, approximant)
-    z: Tensor = _Root.call(s, _scaled(s.detach(), approximant), steps if backward == "iterative" else None)
+    z: Tensor = KnownRoot.call(s, _scaled(s.detach(), approximant), _solve, steps if backward == "iterative" else None)
     return z
 
 
@@ -63,33 +62,3 @@ def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
     t, zero = _norm(s)
     r = torch.where(zero, 0, t.rsqrt())
     return lyapunov_steps(z * r, g * r, steps)
-
-
-class _Root(Differentiable):
-    """z, taken as the square root of s."""
-
-    @staticmethod
-    def forward(s: Tensor, z: Tensor, steps: int | None) -> Tensor:
-        return z.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        s, _, ctx.steps = inputs
-        ctx.save_for_backward(s, output)
-        ctx.save_for_forward(s, output)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        s, z = ctx.saved_tensors
-        with outside_autocast(g):
-            return _solve(s, z, g, ctx.steps), None, None
-
-
-class _RootJvp(_Root):
-    @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
-        s, z = ctx.saved_tensors
-        return _solve(s, z, ds, ctx.steps)
-
-
-_Root.with_jvp = _RootJvp

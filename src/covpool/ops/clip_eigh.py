@@ -31,12 +31,6 @@ class _Clip(Differentiable):
         return compose(u, clipped.log() if log else clipped)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        s, eigenvalues, u, *ctx.options = inputs
-        ctx.save_for_backward(s, eigenvalues, u)
-        ctx.save_for_forward(s, eigenvalues, u)
-
-    @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         s, eigenvalues, u = ctx.saved_tensors
         with outside_autocast(g):

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from covpool.ops._backend import exporting
 
-Solver = Literal["batched", "torch"]
+EighSolver = Literal["batched", "torch"]
 
 
-def choose_solver(device_type: str, exported: bool) -> Solver:
+def choose_solver(device_type: str, exported: bool) -> EighSolver:
     """Torch's own loops over the batch on a GPU; an exported graph keeps to operations that others know."""
     return "batched" if device_type == "cuda" and not exported else "torch"
 

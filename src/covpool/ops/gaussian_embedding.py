@@ -9,34 +9,35 @@ from covpool._check import check_choice
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError
 from covpool.ops._backend import exporting
+from covpool.ops._isqrt_forms import GramForm
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops._spectral import eps_of
 from covpool.ops.covariance import covariance
 from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.positions import keep_positions, mean
-from covpool.ops.powm_covariance import Form, choose_form
+from covpool.ops.powm_covariance import choose_power_form
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
 from covpool.ops.symmetric import symmetrize
 
-Kind = Literal["sqrt", "calvo", "lovric", "nakayama", "log", "cholesky"]
-KINDS: tuple[Kind, ...] = ("sqrt", "calvo", "lovric", "nakayama", "log", "cholesky")
-Solver = Literal["eigh", "newton_schulz"]
+EmbeddingKind = Literal["sqrt", "calvo", "lovric", "nakayama", "log", "cholesky"]
+EMBEDDING_KINDS: tuple[EmbeddingKind, ...] = ("sqrt", "calvo", "lovric", "nakayama", "log", "cholesky")
+EmbeddingSolver = Literal["eigh", "newton_schulz"]
 
 
 @full_precision
 def gaussian_embedding(
     x: Tensor,  # (..., n, c)
     *,
-    kind: Kind = "sqrt",
+    kind: EmbeddingKind = "sqrt",
     eps: float = 1e-3,
-    solver: Solver = "eigh",
+    solver: EmbeddingSolver = "eigh",
     iterations: int = 5,
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
-    form: Form | Literal["auto"] = "auto",
+    form: GramForm | Literal["auto"] = "auto",
 ) -> Tensor:  # (..., c + 1, c + 1) or (..., c, c + 1)
     """The Gaussian N(mu, Sigma) of features as a matrix, from Y = [[Sigma + mu mu^T, mu], [mu^T, 1]].
 
@@ -72,8 +73,8 @@ def gaussian_embedding(
     return z if empty is None else torch.where(empty, 0, z)
 
 
-def check_options(kind: Kind, eps: float, solver: Solver) -> None:
-    check_choice("kind", kind, KINDS)
+def check_options(kind: EmbeddingKind, eps: float, solver: EmbeddingSolver) -> None:
+    check_choice("kind", kind, EMBEDDING_KINDS)
     check_choice("solver", solver, ("eigh", "newton_schulz"))
     if eps < 0:
         raise CovpoolError(f"`eps` must not be negative; got {eps}")
@@ -81,9 +82,9 @@ def check_options(kind: Kind, eps: float, solver: Solver) -> None:
 
 def _embed(
     x: Tensor,
-    kind: Kind,
+    kind: EmbeddingKind,
     eps: float,
-    solver: Solver,
+    solver: EmbeddingSolver,
     iterations: int,
     mask: Tensor | None,
     weights: Tensor | None,
@@ -110,7 +111,9 @@ def _root(y: Tensor, eps: float) -> Tensor:
     return powm_eigh(_plus_eps(y, eps), 0.5, eps=eps / 2 if eps > 0 else "rank")
 
 
-def _goes_dual(x: Tensor, kind: Kind, eps: float, solver: Solver, weights: Tensor | None, form: str) -> bool:
+def _goes_dual(
+    x: Tensor, kind: EmbeddingKind, eps: float, solver: EmbeddingSolver, weights: Tensor | None, form: str
+) -> bool:
     known = kind == "sqrt" and solver == "eigh" and eps > 0
     if form == "dual" and not known:
         raise CovpoolError(
@@ -118,7 +121,7 @@ def _goes_dual(x: Tensor, kind: Kind, eps: float, solver: Solver, weights: Tenso
         )
     n, c = x.shape[-2:]
     weight_gradient = weights is not None and weights.requires_grad
-    chosen = choose_form(n, c + 1, weight_gradient, exporting()) if form == "auto" else form
+    chosen = choose_power_form(n, c + 1, weight_gradient, exporting()) if form == "auto" else form
     return known and chosen == "dual"
 
 

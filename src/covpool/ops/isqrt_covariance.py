@@ -23,14 +23,14 @@ from covpool.ops.sqrtm_newton_schulz import (
 )
 from covpool.ops.vech import from_triangle, vech
 
-Form = Literal["primal", "dual", "spectral"]
+IsqrtForm = Literal["primal", "dual", "spectral"]
 
 
 # On a CPU the eigenvalues cost as much as about this many iterations per order of the matrix (measured, 2 cores).
 SPECTRAL_FROM = 280
 
 
-def choose_form(n: int, c: int, iterations: int, device_type: str, backend: Backend) -> Form:
+def choose_isqrt_form(n: int, c: int, iterations: int, device_type: str, backend: Backend) -> IsqrtForm:
     """The cheapest form for n positions and c channels: eigenvalues for all but small matrices on a CPU, else products.
 
     Many iterations go through the eigenvalues on a CPU whatever the size: that form does not lose accuracy by them.
@@ -49,7 +49,7 @@ def isqrt_covariance(
     postcomp: bool = True,
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
-    form: Form | Literal["auto"] = "auto",
+    form: IsqrtForm | Literal["auto"] = "auto",
     backend: Backend | Literal["auto"] = "auto",
     precision: Precision | None = None,
     vectorize: bool = False,
@@ -100,7 +100,7 @@ def isqrt_covariance(
         order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
         served = order is not None and kernels_serve(x, order, iterations, prenorm)
         chosen_backend = choose_backend(backend, x.device.type, served)
-        chosen = choose_form(n, c, iterations, x.device.type, chosen_backend) if form == "auto" else form
+        chosen = choose_isqrt_form(n, c, iterations, x.device.type, chosen_backend) if form == "auto" else form
         check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
         if chosen_backend == "torch":
             x = at_least_float32(x)

@@ -1,9 +1,11 @@
-"""Vectors brought to unit length by a smooth function, as MatConvNet's normalisation layers do it."""
+"""Vectors scaled to unit length: exactly, or by a smooth function as in MatConvNet's normalization layers."""
 
+import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_floating
 from covpool.ops.precision import full_precision
+from covpool.ops.safe_division import one_if_zero
 
 
 @full_precision
@@ -30,3 +32,16 @@ def l2_normalize(
     check_floating("x", x)
     # Not |x|^2 + eps: the ONNX exporter takes a summand of 1e-12 for zero and leaves it out.
     return x / (eps**0.5 * ((x * x).sum(-1, keepdim=True) / eps + 1).sqrt())
+
+
+def unit_length(
+    x: Tensor,  # (..., c)
+) -> Tensor:  # (..., c)
+    """x / |x| at any scale without overflow. A zero vector stays zero, with a gradient that is passed on unchanged.
+
+    >>> import torch
+    >>> unit_length(torch.tensor([[0., -3e30], [0., 0.]])).tolist()
+    [[0.0, -1.0], [0.0, 0.0]]
+    """
+    x = x / one_if_zero(x.detach().abs().amax(-1, keepdim=True))
+    return x / one_if_zero(torch.linalg.vector_norm(x, dim=-1, keepdim=True))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, keep
 from covpool.ops._spectral import eps_of
 from covpool.ops.eigh import eigh
 from covpool.ops.precision import at_least_float32, full_precision, outside_autocast
@@ -31,8 +31,7 @@ class _Lyapunov(Differentiable):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], output)
-        ctx.save_for_forward(inputs[0], output)
+        keep(ctx, inputs[0], output)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

@@ -8,7 +8,7 @@ from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
 from covpool.ops.precision import at_least_float32, full_precision
 from covpool.ops.product import product
-from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
+from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.symmetric import frobenius_norm, symmetrize
 
 

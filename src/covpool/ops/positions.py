@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_positions
+from covpool.ops.safe_division import one_if_zero
 
 
 def keep_positions(
@@ -31,8 +32,7 @@ def keep_positions(
         assert weights is not None
         w = weights.to(wide)
     total = w.sum(-1, keepdim=True)
-    nothing = total == 0
-    return x, torch.where(nothing, 0, w / torch.where(nothing, 1, total)).to(dtype or x.dtype)
+    return x, torch.where(total == 0, 0, w / one_if_zero(total)).to(dtype or x.dtype)
 
 
 def mean(

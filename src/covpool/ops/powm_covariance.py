@@ -14,7 +14,7 @@ from covpool._check_tensors import check_features
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
-from covpool.ops._isqrt_forms import gram, normalized, scaled, smaller
+from covpool.ops._isqrt_forms import GramForm, gram, normalized, scaled, smaller
 from covpool.ops._spectral import compose, once, slope_in_alpha
 from covpool.ops.covariance import covariance
 from covpool.ops.eigh import eigh
@@ -30,10 +30,8 @@ from covpool.ops.powm_eigh import (
     powm_eigh,
 )
 from covpool.ops.precision import full_precision, outside_autocast
-from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero
+from covpool.ops.safe_division import power_or_zero, reciprocal_or_zero
 from covpool.ops.symmetric import symmetrize
-
-Form = Literal["primal", "dual"]
 
 
 def _decompose(k0: Tensor, eps: Threshold | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -67,8 +65,7 @@ def _slope(
     d = within * _divided_differences.of_power(eigenvalues, alpha)
     if released:
         return (d * inside) @ u
-    null = eigenvalues == 0
-    q = torch.where(null, 0, torch.where(null, 1, eigenvalues) ** (alpha - 1)).unsqueeze(-1)
+    q = power_or_zero(eigenvalues, alpha - 1).unsqueeze(-1)
     return ((d - q) * inside) @ u + q * h
 
 
@@ -85,19 +82,13 @@ class _DualPower(Differentiable):
         return compose(u.mT, eigenvalues**alpha) * t**alpha
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.released = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-
-    @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
         dk0 = dalpha = None
         with outside_autocast(g):
             h = u @ symmetrize(g)
             if ctx.needs_input_grad[0]:
-                rows = _slope(u, h, eigenvalues, alpha, within=1, released=ctx.released)
+                rows = _slope(u, h, eigenvalues, alpha, within=1, released=ctx.options[0])
                 scale = 2 * t**alpha * reciprocal_or_zero(t).sqrt()
                 dk0 = once(v @ (rows * (eigenvalues.sqrt().unsqueeze(-1) * scale)), k0, alpha)
             if ctx.needs_input_grad[1]:
@@ -115,7 +106,7 @@ class _DualPowerJvp(_DualPower):
             root = eigenvalues.sqrt().unsqueeze(-1)
             dw = v.mT @ dk0 * reciprocal_or_zero(t).sqrt()
             h = root * dw + (u @ dw.mT) @ (root * u)  # U (dK^T K + K^T dK)
-            half = u.mT @ _slope(u, h, eigenvalues, alpha, within=0.5, released=ctx.released)
+            half = u.mT @ _slope(u, h, eigenvalues, alpha, within=0.5, released=ctx.options[0])
             dz = dz + (half + half.mT) * t**alpha
         if dalpha is not None:
             dz = dz + dalpha * compose(u.mT, slope_in_alpha(eigenvalues * t.squeeze(-1), alpha))
@@ -125,7 +116,7 @@ class _DualPowerJvp(_DualPower):
 _DualPower.with_jvp = _DualPowerJvp
 
 
-def choose_form(n: int, c: int, weight_gradient: bool, exported: bool) -> Form:
+def choose_power_form(n: int, c: int, weight_gradient: bool, exported: bool) -> GramForm:
     """The smaller matrix; the covariance itself for gradients in the weights, and in exported graphs of any shape."""
     return "primal" if weight_gradient or exported else smaller(n, c)
 
@@ -140,7 +131,7 @@ def powm_covariance(
     null_gradient: NullGradient = "exact",
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
-    form: Form | Literal["auto"] = "auto",
+    form: GramForm | Literal["auto"] = "auto",
 ) -> Tensor:  # (..., c, c)
     """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
 
@@ -166,7 +157,7 @@ def powm_covariance(
     check_choice("form", form, ("auto", "primal", "dual"))
     n, c = x.shape[-2:]
     weight_gradient = weights is not None and weights.requires_grad
-    chosen = choose_form(n, c, weight_gradient, exporting()) if form == "auto" else form
+    chosen = choose_power_form(n, c, weight_gradient, exporting()) if form == "auto" else form
     if chosen == "primal":
         sigma = covariance(x, mask=mask, weights=weights)
         return powm_eigh(sigma, alpha, eps=eps, normalization=normalization, null_gradient=null_gradient)

@@ -8,9 +8,10 @@ from torch import Tensor
 from covpool._check import check_choice
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._spectral import Kind, SpectralFunction, eps_of
+from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of
 from covpool.ops.eigh import eigh
 from covpool.ops.precision import full_precision
+from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Threshold = Literal["rank", "paper"]
@@ -55,7 +56,7 @@ def powm_eigh(
     a = symmetrize(a)
     eigenvalues, u = eigh(a.detach())
     eigenvalues = torch.where(eigenvalues <= null_threshold(eigenvalues, eps, a.shape[-1]), 0, eigenvalues)
-    kind: Kind = "power" if null_gradient == "exact" else "power_released"
+    kind: SpectralKind = "power" if null_gradient == "exact" else "power_released"
     z: Tensor = SpectralFunction.call(a, power, eigenvalues, u, kind)
     return divide_by_norm(z, u[..., -1:], normalization)
 
@@ -70,7 +71,7 @@ def divide_by_norm(
         return z
     # The first is l_1^alpha, and its derivative that of the largest eigenvalue.
     norm = inner(z, top * top.mT) if normalization == "spectral" else frobenius_norm(z)
-    return z / torch.where(norm == 0, 1, norm)
+    return z / one_if_zero(norm)
 
 
 def check_options(eps: Threshold | float, normalization: Normalization | None, null_gradient: NullGradient) -> None:

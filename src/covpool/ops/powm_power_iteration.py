@@ -8,6 +8,7 @@ from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product
+from covpool.ops.safe_division import one_if_zero, power_or_zero
 from covpool.ops.symmetric import frobenius_norm
 
 
@@ -56,9 +57,9 @@ def powm_power_iteration(
             u = _unit(product(a, v))[0]
             v, s = _unit(product(a.mT, u))
         outer = u * v.mT
-        total = total + _power(s, alpha) * outer
+        total = total + power_or_zero(s, alpha) * outer
         a = a - s * outer
-    return total + a / (_power(s, 1 - alpha) + eps)
+    return total + a / (power_or_zero(s, 1 - alpha) + eps)
 
 
 def check_options(alpha: float, rank: int, iterations: int) -> None:
@@ -76,10 +77,4 @@ def check_options(alpha: float, rank: int, iterations: int) -> None:
 def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
     """v / |v| and |v|; zero stays zero."""
     norm = frobenius_norm(v)
-    return v / torch.where(norm == 0, 1, norm), norm
-
-
-def _power(s: Tensor, alpha: float) -> Tensor:
-    """s^alpha, with a derivative of zero at zero."""
-    zero = s == 0
-    return torch.where(zero, 0, torch.where(zero, 1, s) ** alpha)
+    return v / one_if_zero(norm), norm

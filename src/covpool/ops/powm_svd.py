@@ -11,6 +11,7 @@ from covpool.ops._autograd import Differentiable
 from covpool.ops._spectral import eps_of, once
 from covpool.ops.powm_eigh import check_alpha
 from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import symmetrize
 
 
@@ -55,8 +56,7 @@ def _derivative(s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor, h: Tensor) -> T
     m = u.mT @ h @ vh.mT
     f = s**alpha
     sums = s.unsqueeze(-1) + s.unsqueeze(-2)
-    null = sums == 0
-    skew_factor = torch.where(null, 0, (f.unsqueeze(-1) + f.unsqueeze(-2)) / torch.where(null, 1, sums))
+    skew_factor = (f.unsqueeze(-1) + f.unsqueeze(-2)) / one_if_zero(sums)
     even = symmetrize(m)
     return u @ (_divided_differences.of_power(s, alpha) * even + skew_factor * (m - even)) @ vh
 
@@ -67,11 +67,6 @@ class _SingularPower(Differentiable):
     @staticmethod
     def forward(a: Tensor, s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor) -> Tensor:
         return (u * (s**alpha).unsqueeze(-2)) @ vh
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

@@ -17,11 +17,6 @@ class _Product(Differentiable):
         return x @ y
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, y = ctx.saved_tensors
         with outside_autocast(g):

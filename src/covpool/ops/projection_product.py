@@ -12,11 +12,11 @@ from covpool.ops.positions import keep_positions
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product
 
-Form = Literal["positions", "moment"]
-FORMS: tuple[Form, ...] = ("positions", "moment")
+ProjectionForm = Literal["positions", "moment"]
+PROJECTION_FORMS: tuple[ProjectionForm, ...] = ("positions", "moment")
 
 
-def projection_form(n: int, c: int, d: int) -> Form:
+def projection_form(n: int, c: int, d: int) -> ProjectionForm:
     """The form of order two with fewer multiply-adds: 2 n c d, or c^2 (n + d) through the second moment matrix."""
     return "moment" if c * (n + d) <= 2 * n * d else "positions"
 
@@ -28,7 +28,7 @@ def projection_product(
     *,
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
-    form: Form | None = None,
+    form: ProjectionForm | None = None,
 ) -> Tensor:  # (..., d)
     """The mean over positions of (U_1^T x) o ... o (U_r^T x), element by element.
 
@@ -55,7 +55,7 @@ def projection_product(
     """
     check_features(x)
     check_floating("factors", factors)
-    check_choice("form", form, (None, *FORMS))
+    check_choice("form", form, (None, *PROJECTION_FORMS))
     if factors.ndim != 3 or factors.shape[1] != x.shape[-1] or len(factors) < 1:
         raise CovpoolError(f"`factors` must have shape (r, {x.shape[-1]}, d), r >= 1; got {tuple(factors.shape)}")
     order = len(factors)

@@ -11,6 +11,7 @@ from covpool._errors import CovpoolError
 from covpool.ops.covariance import covariance
 from covpool.ops.positions import center, count, keep_positions
 from covpool.ops.precision import full_precision
+from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import inner
 
 Shrinkage = Literal["ledoit_wolf", "oas"]
@@ -57,7 +58,7 @@ def shrunk_covariance(
         xc = torch.where(mask.unsqueeze(-1), xc, 0)
     # s has no unit: a fixed unit of x keeps its fourth powers within float32, and changes no derivative
     unit = xc.detach().abs().amax((-2, -1), keepdim=True)
-    xc = xc / torch.where(unit == 0, 1, unit)
+    xc = xc / one_if_zero(unit)
     sigma = covariance(xc, mask=mask, centered=False)
     identity = torch.eye(x.shape[-1], dtype=sigma.dtype, device=sigma.device)
     target = inner(sigma, identity) / x.shape[-1] * identity

@@ -39,22 +39,16 @@ class _SignedPower(Differentiable):
         return z.sign() * z.abs() ** rho
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        z, ctx.rho, ctx.mode = inputs
-        ctx.save_for_backward(z)
-        ctx.save_for_forward(z)
-
-    @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         (z,) = ctx.saved_tensors
-        return dy * _slope(z, ctx.rho, ctx.mode), None, None
+        return dy * _slope(z, *ctx.options), None, None
 
 
 class _SignedPowerJvp(_SignedPower):
     @staticmethod
     def jvp(ctx: Any, dz: Tensor, *_: None) -> Tensor:
         (z,) = ctx.saved_tensors
-        return dz * _slope(z, ctx.rho, ctx.mode)
+        return dz * _slope(z, *ctx.options)
 
 
 _SignedPower.with_jvp = _SignedPowerJvp

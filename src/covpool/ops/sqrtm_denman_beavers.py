@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool._check import check_positive_int
 from covpool._check_tensors import check_square
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, keep
 from covpool.ops.precision import full_precision, outside_autocast
 from covpool.ops.product import product
 from covpool.ops.symmetric import symmetrize
@@ -23,8 +23,7 @@ class _Inverse(Differentiable):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
+        keep(ctx, output)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

@@ -11,13 +11,8 @@ from covpool.ops._spectral import compose, once, rotate
 from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import null_threshold
 from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.symmetric import symmetrize
-
-
-def _finite_reciprocal(x: Tensor) -> Tensor:
-    """1 / x, and 0 in place of 1 / 0."""
-    zero = x == 0
-    return torch.where(zero, 0, 1 / torch.where(zero, 1, x))
 
 
 def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
@@ -26,10 +21,10 @@ def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
     It is the map of the derivative too, which is its own adjoint.
     """
     eigenvalues = roots * roots
-    k = _finite_reciprocal(eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1))  # K^T, zero on the diagonal
+    k = reciprocal_or_zero(eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1))  # K^T, zero on the diagonal
     h = rotate(u, h)
     through_vectors = symmetrize(k * (2 * h * roots.unsqueeze(-2)))
-    through_values = torch.diag_embed(0.5 * _finite_reciprocal(roots) * h.diagonal(dim1=-2, dim2=-1))
+    through_values = torch.diag_embed(0.5 * reciprocal_or_zero(roots) * h.diagonal(dim1=-2, dim2=-1))
     return u @ (through_vectors + through_values) @ u.mT
 
 
@@ -39,11 +34,6 @@ class _Root(Differentiable):
     @staticmethod
     def forward(s: Tensor, roots: Tensor, u: Tensor) -> Tensor:
         return compose(u, roots)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

@@ -1,20 +1,21 @@
 """The square root of a symmetric matrix by any algorithm, differentiated through the Lyapunov equation of its root."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_square
-from covpool.ops._autograd import Differentiable
+from covpool.ops._known_root import KnownRoot
 from covpool.ops._spectral import once, rotate
 from covpool.ops.eigh import eigh
 from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
 from covpool.ops.powm_eigh import null_threshold, powm_eigh
-from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.precision import full_precision
+from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
-from covpool.ops.sqrtm_newton_schulz import reciprocal_or_zero, sqrtm_newton_schulz
+from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
 from covpool.ops.symmetric import symmetrize
 
 Forward = Literal["eigh", "newton_schulz", "denman_beavers"]
@@ -22,44 +23,14 @@ FORWARDS: tuple[Forward, ...] = ("eigh", "newton_schulz", "denman_beavers")
 
 
 def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
-    """x with z x + x z = sym(g): exactly, with z the exact root of s, or by steps of iteration on the given z."""
+    """x with z x + x z = sym(g), once differentiable: exactly for the exact root of s, or in steps for the given z."""
     if steps is not None:
-        return lyapunov_newton_schulz(z, symmetrize(g), steps=steps)
+        return once(lyapunov_newton_schulz(z, symmetrize(g), steps=steps), s, None)
     eigenvalues, u = eigh(s)
     null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
     roots = torch.where(null, 0, eigenvalues).sqrt()
     sums = roots.unsqueeze(-1) + roots.unsqueeze(-2)
-    return u @ (reciprocal_or_zero(sums) * rotate(u, g)) @ u.mT
-
-
-class _Root(Differentiable):
-    """z, the root of s found already; the map of its derivative is its own adjoint. Once differentiable."""
-
-    @staticmethod
-    def forward(s: Tensor, z: Tensor, steps: int | None) -> Tensor:
-        return z.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        s, z, ctx.steps = inputs
-        ctx.save_for_backward(s, z)
-        ctx.save_for_forward(s, z)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        s, z = ctx.saved_tensors
-        with outside_autocast(g):
-            return once(_solve(s, z, g, ctx.steps), s, None), None, None
-
-
-class _RootJvp(_Root):
-    @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: None) -> Tensor:
-        s, z = ctx.saved_tensors
-        return once(_solve(s, z, ds, ctx.steps), s, None)
-
-
-_Root.with_jvp = _RootJvp
+    return once(u @ (reciprocal_or_zero(sums) * rotate(u, g)) @ u.mT, s, None)
 
 
 @full_precision
@@ -102,7 +73,7 @@ def sqrtm_lyapunov(
     if forward == "eigh" and steps is None:
         return powm_eigh(a, 0.5)
     s = symmetrize(a)
-    z: Tensor = _Root.call(s, _value(s.detach(), forward, iterations), steps)
+    z: Tensor = KnownRoot.call(s, _value(s.detach(), forward, iterations), _solve, steps)
     return z
 
 

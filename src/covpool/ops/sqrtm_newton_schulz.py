@@ -13,6 +13,7 @@ from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops.precision import at_least_float32, outside_autocast
+from covpool.ops.safe_division import power_or_zero, reciprocal_or_zero
 from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Prenorm = Literal["trace", "frobenius"]
@@ -31,12 +32,6 @@ def check_iteration(iterations: int, prenorm: str, dtype: torch.dtype) -> None:
             f"from about 30 on; use at most {MOST_FLOAT32_ITERATIONS}, float64, or powm_eigh(a, 0.5)",
             stacklevel=3,
         )
-
-
-def reciprocal_or_zero(t: Tensor) -> Tensor:
-    """1 / t, and 0 where |t| is below the smallest normal number: a zero matrix has a zero root. NaN stays NaN."""
-    zero = t.abs() < torch.finfo(t.dtype).tiny
-    return torch.where(zero, 0, 1 / torch.where(zero, 1, t))
 
 
 def _norm(s: Tensor, prenorm: Prenorm) -> Tensor:
@@ -61,7 +56,7 @@ def _adjoint(s: Tensor, g: Tensor, iterations: int, prenorm: Prenorm, postcomp: 
     factor = -inner(l, a)
     if postcomp:
         factor = factor + inner(g, y) * 0.5
-        r = _sqrt_or_zero(r)
+        r = power_or_zero(r, 0.5)
     dt = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device) if prenorm == "trace" else a
     return (l + factor * dt) * r
 
@@ -73,12 +68,7 @@ def _tangent(s: Tensor, ds: Tensor, iterations: int, prenorm: Prenorm, postcomp:
     a = s * r
     dt = _norm(ds, prenorm) if prenorm == "trace" else inner(a, ds)
     y, dy = newton_schulz_pair(a, (ds - a * dt) * r, iterations, "root")
-    return dy * t.sqrt() + y * dt * 0.5 * _sqrt_or_zero(r) if postcomp else dy
-
-
-def _sqrt_or_zero(r: Tensor) -> Tensor:
-    zero = r == 0
-    return torch.where(zero, 0, torch.where(zero, 1, r).sqrt())
+    return dy * t.sqrt() + y * dt * 0.5 * power_or_zero(r, 0.5) if postcomp else dy
 
 
 class _Root(Differentiable):
@@ -87,12 +77,6 @@ class _Root(Differentiable):
     @staticmethod
     def forward(s: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
         return root(s, iterations, prenorm, postcomp)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        s, *ctx.options = inputs
-        ctx.save_for_backward(s)
-        ctx.save_for_forward(s)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -123,12 +107,6 @@ class _RootByKernels(Differentiable):
 
         z: Tensor = sqrtm.forward(a, iterations, postcomp, precision)
         return z
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        a, *ctx.options = inputs
-        ctx.save_for_backward(a)
-        ctx.save_for_forward(a)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

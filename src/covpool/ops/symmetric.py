@@ -1,7 +1,8 @@
 """Symmetric matrices: the symmetric part and inner products, the small change of every operation here."""
 
-import torch
 from torch import Tensor
+
+from covpool.ops.safe_division import one_if_zero
 
 
 def symmetrize(a: Tensor) -> Tensor:
@@ -22,6 +23,5 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
 def frobenius_norm(a: Tensor) -> Tensor:
     """|a|_F of matrices (..., m, n), kept as (..., 1, 1): free of overflow, and zero with a zero derivative at zero."""
     largest = a.detach().abs().amax((-2, -1), keepdim=True)
-    zero = largest == 0
-    scaled = a / torch.where(zero, 1, largest)
-    return largest * torch.where(zero, 1, inner(scaled, scaled)).sqrt()
+    scaled = a / one_if_zero(largest)
+    return largest * one_if_zero(inner(scaled, scaled)).sqrt()

@@ -13,8 +13,8 @@ from covpool.ops.positions import keep_positions
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product
 
-Form = Literal["fft", "moment"]
-FORMS: tuple[Form, ...] = ("fft", "moment")
+SketchForm = Literal["fft", "moment"]
+SKETCH_FORMS: tuple[SketchForm, ...] = ("fft", "moment")
 ROUND_OFF = 4  # what the transforms leave in an empty bucket, in eps of the fullest one (up to 1.6 seen)
 
 
@@ -53,7 +53,7 @@ def _draw(below: int, shape: tuple[int, ...], generator: torch.Generator) -> Ten
     return numbers.to(torch.get_default_device())
 
 
-def sketch_form(n: int, c: int, size: int) -> Form:
+def sketch_form(n: int, c: int, size: int) -> SketchForm:
     """The cheaper form of a pooled sketch of order two: n transforms of length `size`, or one pass over c^2 numbers."""
     return "moment" if c * c <= n * size else "fft"
 
@@ -67,7 +67,7 @@ def tensor_sketch(
     *,
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
-    form: Form | None = None,
+    form: SketchForm | None = None,
 ) -> Tensor:  # (..., size)
     """The mean over positions of the tensor sketch of order p.
 
@@ -95,7 +95,7 @@ def tensor_sketch(
     [9.0, 15.0, 15.0, 25.0]
     """
     _check(x, hashes, signs, size)
-    check_choice("form", form, (None, *FORMS))
+    check_choice("form", form, (None, *SKETCH_FORMS))
     order = len(hashes)
     if form == "moment" and order != 2:
         raise CovpoolError(f'form="moment" is for order 2; got order {order}: use form="fft" or None')

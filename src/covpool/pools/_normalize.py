@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice
-from covpool.ops import elementwise_power_normalize
+from covpool.ops import elementwise_power_normalize, unit_length
 
 Normalize = Literal["epn", "l2", "bn"]
 NORMALIZATIONS: tuple[Normalize, ...] = ("epn", "l2", "bn")
@@ -25,16 +24,6 @@ class UnitLength(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:  # (b, d) -> (b, d)
         return unit_length(z)
-
-
-def unit_length(
-    x: Tensor,  # (..., c)
-) -> Tensor:  # (..., c)
-    """Return x / |x| for vectors of any length; zero stays zero and its gradient stays finite."""
-    largest = x.detach().abs().amax(-1, keepdim=True)
-    x = x / torch.where(largest == 0, 1, largest)
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / torch.where(length == 0, 1, length)
 
 
 def make_normalization(chain: Normalize | Sequence[Normalize] | None, features: int) -> nn.Sequential:

@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check import check_positive_int
 from covpool._registry import register
 from covpool.ops import gaussian_embedding, vech
-from covpool.ops.gaussian_embedding import Kind, Solver, check_options
+from covpool.ops.gaussian_embedding import EmbeddingKind, EmbeddingSolver, check_options
 from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
 
@@ -36,9 +36,9 @@ class GaussianPool(Pool):
         self,
         in_features: int,
         *,
-        kind: Kind = "sqrt",
+        kind: EmbeddingKind = "sqrt",
         eps: float = 1e-3,
-        solver: Solver = "eigh",
+        solver: EmbeddingSolver = "eigh",
         iterations: int = 5,
         **common: Any,
     ) -> None:

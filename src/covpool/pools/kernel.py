@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from covpool._check import check_choice, check_positive_int
 from covpool._errors import CovpoolError
 from covpool._registry import register
-from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches
+from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches, unit_length
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
 from covpool.pools._descriptors import check_descriptors
-from covpool.pools._normalize import unit_length
 from covpool.pools.base import Pool
 
 

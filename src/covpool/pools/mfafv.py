@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from covpool._check import check_positive_int
 from covpool._registry import register
 from covpool.ops import elementwise_power_normalize, product
-from covpool.ops.factor_mixture import factor_moments
-from covpool.ops.mfa_em import mfa_em
+from covpool.ops.factor_mixture import factor_moments, mfa_em
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool
 

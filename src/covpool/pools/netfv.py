@@ -9,8 +9,7 @@ from covpool._check import check_choice
 from covpool._errors import CovpoolError
 from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
-from covpool.ops.gaussian_mixture import mixture_moments
-from covpool.ops.gmm_em import WEIGHT_BOUND, GaussianMixture, gmm_em, variance_bound
+from covpool.ops.gaussian_mixture import WEIGHT_BOUND, GaussianMixture, gmm_em, mixture_moments, variance_bound
 from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool, check_statistics, effective_counts
