@@ -1,7 +1,6 @@
 """`covpool eval` and `covpool predict` as a user types them."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def test_parts_and_split_of_another_data_set_are_not_those_of_the_recipe(tmp_pat
     trained = Data(name="dtd", root="textures", split=7, train_on="train+val", test_on="test")
     covpool.save(network, path, recipe_extra={"training": {"data": vars(trained)}})
     assert data_of(path, "", 0) == data_of(path, "dtd:textures", 0) == trained
-    assert data_of(path, "copy", 2) == replace(trained, root="copy", split=2)
+    assert data_of(path, "copy", 2) == trained.changed(root="copy", split=2)
     assert data_of(path, "folder:birds", 0) == Data(name="folder", root="birds")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
-from covpool.recipe._parse import to_toml
+from covpool.recipe import to_toml
 from tiny import make_tree, tiny_recipe
 
 

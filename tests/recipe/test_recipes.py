@@ -1,6 +1,5 @@
 """The recipes that come with covpool: every one can be read, says what it is about and builds its network."""
 
-import dataclasses
 import functools
 import math
 import shlex
@@ -15,7 +14,7 @@ from covpool.engine.training._schedule import lr_factor
 from covpool.recipe._catalog import list_recipes, list_sets
 from covpool.recipe._parse import read_recipe
 from covpool.recipe._schema import Init
-from covpool.recipe._stages import parts
+from covpool.recipe._stages import resolve_stages
 from covpool.studies.sweep._axes import grid, read_axes
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
@@ -60,7 +59,7 @@ def distinct_networks() -> list[str]:
 def on_meta(name: str) -> covpool.Network:
     """The network of a recipe for five classes, without memory."""
     with torch.device("meta"):
-        return build_network(dataclasses.replace(read_recipe(name), init=Init()), list("abcde")).network
+        return build_network(read_recipe(name).changed(init=Init()), list("abcde")).network
 
 
 @pytest.mark.parametrize("name", distinct_networks())
@@ -68,7 +67,7 @@ def test_the_network_can_be_built(name: str) -> None:
     network = on_meta(name)
     assert network.num_classes == 5
     names = [n for n, _ in network.named_parameters()]
-    for part in parts(read_recipe(name)):
+    for part in resolve_stages(read_recipe(name)):
         assert all(any(n.startswith(f"{frozen}.") for n in names) for frozen in part.recipe.train.freeze)
 
 
@@ -149,7 +148,7 @@ def test_pictures_of_fine_tuning(data: str, resize: tuple[int, ...]) -> None:
 
 
 def test_b_cnn_learns_in_two_stages() -> None:
-    first, second = parts(read_recipe("finetune-vgg16_netvlad+cub"))
+    first, second = resolve_stages(read_recipe("finetune-vgg16_netvlad+cub"))
     assert (first.end, second.end) == (100, 200)
     assert first.recipe.train.freeze == ("features",) and second.recipe.train.freeze == ()
     assert (first.recipe.train.batch_size, second.recipe.train.batch_size) == (40, 10)

@@ -1,5 +1,5 @@
 from covpool.recipe._schema import Optimizer, Recipe, Stage, Train
-from covpool.recipe._stages import parts, total_epochs, total_steps
+from covpool.recipe._stages import resolve_stages, total_epochs, total_steps
 
 
 def test_what_a_stage_does_not_say_stays() -> None:
@@ -9,7 +9,7 @@ def test_what_a_stage_does_not_say_stays() -> None:
         train=Train(epochs=99, batch_size=40, freeze=("pool",)),
         stages=(Stage(epochs=2, lr=1.0, head_factor=1000.0), Stage(epochs=3, batch_size=10, freeze=())),
     )
-    first, second = (part.recipe for part in parts(recipe))
+    first, second = (part.recipe for part in resolve_stages(recipe))
     assert first.optimizer == Optimizer(lr=1.0, weight_decay=1e-3, head_factor=1000.0) == second.optimizer
     assert first.train == Train(epochs=2, batch_size=40, freeze=("pool",))
     assert second.train == Train(epochs=3, batch_size=10, freeze=())
@@ -18,4 +18,4 @@ def test_what_a_stage_does_not_say_stays() -> None:
 
 def test_no_stages_is_one() -> None:
     recipe = Recipe(train=Train(epochs=4))
-    assert [(part.start, part.end, part.recipe) for part in parts(recipe)] == [(0, 4, recipe)]
+    assert [(part.start, part.end, part.recipe) for part in resolve_stages(recipe)] == [(0, 4, recipe)]

@@ -1,7 +1,7 @@
 """Images: data sets as their authors ship them, and the settings that turn images into inputs."""
 
 from covpool.data._images import UNKNOWN, BrokenImage, Images, Paths
-from covpool.data._settings import Augment, Cache, Data, check_augment, check_data, check_not_negative
+from covpool.data._settings import Augment, Cache, Data
 
 __all__ = [
     "UNKNOWN",
@@ -11,7 +11,4 @@ __all__ = [
     "Data",
     "Images",
     "Paths",
-    "check_augment",
-    "check_data",
-    "check_not_negative",
 ]

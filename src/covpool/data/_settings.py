@@ -1,81 +1,76 @@
-"""What a recipe says of images: which set, how they are cut, how they are varied."""
+"""The settings about images: which data set, how its images are cropped, how they are augmented."""
 
-import math
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from covpool._check import check_positive_int
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import field_validator as check_field
+
 from covpool._errors import CovpoolError
-
-STRONGEST = 30  # of RandAugment's magnitudes
+from covpool._settings import Settings
 
 Cache = Literal["none", "ram", "gpu"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """A data set in its owners' layout and how its images are read."""
+class Data(Settings):
+    """A data set in its owners' layout, and how its images are read."""
 
-    name: str = "folder"  # one of data.open_data's
+    name: str = "folder"
+    """Name of the data set, which stands for its layout on disk: folder, cub, imagenet and others."""
     root: str = ""
-    split: int = 1  # DTD has ten
+    """Folder of the data set."""
+    split: int = 1
+    """Number of the split, for data sets with several. DTD has ten."""
     train_on: Literal["train", "train+val"] = "train"
-    test_on: Literal["test", "val"] = "test"  # sets with one held-out part have it under both names
-    broken: Literal["skip", "refuse"] = "refuse"  # a picture that cannot be read
-    cache: Cache = "none"  # decode once, into memory or onto the device, where it is then also augmented
-    workers: int = 2
+    """Images to train on."""
+    test_on: Literal["test", "val"] = "test"
+    """Images to evaluate on. Data sets with one held-out set accept both names."""
+    broken: Literal["skip", "refuse"] = "refuse"
+    """What to do with an image that cannot be read."""
+    cache: Cache = "none"
+    """Where to keep decoded images: in memory, or on the GPU, which then also augments them."""
+    workers: NonNegativeInt = 2
+    """Number of processes that read images."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Augment:
-    """From picture to input, in training and test; the mean and deviation are ImageNet's unless said otherwise."""
+class Augment(Settings):
+    """How an image becomes an input, in training and evaluation."""
 
-    size: int = 224  # of the input
-    resize: tuple[int, ...] = (256,)  # before a crop: (shorter side,) or (height, width); () = as it is
-    crop: Literal["random_resized", "random", "center"] = "random_resized"  # in training; the test's is central
-    scale: tuple[float, float] = (0.08, 1.0)  # of "random_resized": area
-    ratio: tuple[float, float] = (0.75, 4 / 3)  # and aspect
-    scales: tuple[int, ...] = ()  # shorter side drawn from [low, high] before a random crop (VGG's scale jitter)
+    size: PositiveInt = 224
+    """Height and width of the input."""
+    resize: tuple[PositiveInt, ...] = (256,)
+    """Size before the crop: [shorter side] or [height, width]; [] keeps the size of the image."""
+    crop: Literal["random_resized", "random", "center"] = "random_resized"
+    """Crop in training. Evaluation uses the center crop."""
+    scale: tuple[float, float] = (0.08, 1.0)
+    """Range of the area of a "random_resized" crop, as a fraction of the image."""
+    ratio: tuple[float, float] = (0.75, 4 / 3)
+    """Range of the aspect ratio of a "random_resized" crop."""
+    scales: tuple[int, ...] = ()
+    """Range [low, high] that the shorter side is drawn from before a "random" crop (VGG's scale jitter)."""
     flip: bool = True
-    color_jitter: float = 0.0
-    pca_noise: float = 0.0  # AlexNet's colour noise, standard deviation
-    randaugment: int = 0  # magnitude; 0 = none
-    mixup: float = 0.0  # alpha of its Beta distribution
-    cutmix: float = 0.0
+    """Whether training images are flipped at random."""
+    color_jitter: NonNegativeFloat = 0.0
+    """Strength of the jitter of brightness, contrast and saturation."""
+    pca_noise: NonNegativeFloat = 0.0
+    """Standard deviation of AlexNet's color noise."""
+    randaugment: Annotated[int, Field(ge=0, le=30)] = 0
+    """Magnitude of RandAugment; 0 turns it off."""
+    mixup: NonNegativeFloat = 0.0
+    """Parameter alpha of mixup's Beta distribution; 0 turns it off."""
+    cutmix: NonNegativeFloat = 0.0
+    """Parameter alpha of CutMix's Beta distribution; 0 turns it off."""
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    """Mean of each color channel, ImageNet's by default."""
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
+    """Standard deviation of each color channel, ImageNet's by default."""
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    """Interpolation when an image is resized."""
 
-
-def check_data(data: Data) -> None:
-    """Refuse numbers that cannot work, naming the setting."""
-    check_not_negative("data.workers", data.workers)
-
-
-def check_augment(augment: Augment) -> None:
-    """Refuse numbers that make no input of a picture, naming the setting.
-
-    >>> check_augment(Augment(size=0))
-    Traceback (most recent call last):
-    covpool.CovpoolError: `augment.size` must be a positive integer; got 0
-    """
-    check_positive_int("augment.size", augment.size)
-    for i, side in enumerate(augment.resize):
-        check_positive_int(f"augment.resize[{i}]", side)
-    for name in ("color_jitter", "pca_noise", "mixup", "cutmix"):
-        check_not_negative(f"augment.{name}", getattr(augment, name))
-    for name in ("scale", "ratio", "scales"):
-        bounds = getattr(augment, name)
-        if bounds and not (len(bounds) == 2 and 0 < bounds[0] <= bounds[1] < math.inf):
-            raise CovpoolError(f"`augment.{name}` must be [low, high], 0 < low <= high; got {list(bounds)}")
-    if not 0 <= augment.randaugment <= STRONGEST:
-        raise CovpoolError(f"`augment.randaugment` must be in [0, {STRONGEST}]; got {augment.randaugment}")
-    if not all(map(math.isfinite, augment.mean)):
-        raise CovpoolError(f"`augment.mean` must be finite; got {list(augment.mean)}")
-    if not all(0 < deviation < math.inf for deviation in augment.std):
-        raise CovpoolError(f"`augment.std` must be more than zero; got {list(augment.std)}")
-
-
-def check_not_negative(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise CovpoolError(f"`{name}` must be zero or more; got {value}")
+    @check_field("scale", "ratio", "scales")
+    @classmethod
+    def _check_range(cls, bounds: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        if bounds and not (len(bounds) == 2 and 0 < bounds[0] <= bounds[1]):
+            raise CovpoolError(
+                f"`augment.{info.field_name}` must be [low, high] with 0 < low <= high; got {list(bounds)}"
+            )
+        return bounds

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def _check_same(training: Training) -> None:
     if not kept.is_file():
         return
     found = read_recipe(kept)
-    if replace(found, data=training.recipe.data) != training.recipe:  # the folder may have been moved
+    if found.changed(data=training.recipe.data) != training.recipe:  # the folder may have been moved
         raise CovpoolError(f"{training.run} was made with other settings: name another --out, or remove that folder")
 
 

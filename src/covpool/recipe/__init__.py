@@ -2,38 +2,37 @@
 
 from covpool.recipe._catalog import list_recipes, list_sets
 from covpool.recipe._check import check_recipe
-from covpool.recipe._convert import EXTRA, TABLES_WITH_EXTRA, Text, listed, to_dataclass, typed
-from covpool.recipe._optimizer import make_optimizer, set_lr
-from covpool.recipe._parse import RECIPE_FILE, read_recipe, set_value, to_toml
+from covpool.recipe._optimizer import build_optimizer
+from covpool.recipe._overrides import listed, set_value
+from covpool.recipe._parse import json_schema, read_about, read_recipe
 from covpool.recipe._pool_options import pool_options
-from covpool.recipe._schema import Devices, Model, Optimizer, Precision, Recipe, Schedule
-from covpool.recipe._stages import Part, parts, total_epochs, total_steps
+from covpool.recipe._schema import Devices, Model, Optimizer, Pool, Precision, Recipe, Schedule, flat_settings
+from covpool.recipe._stages import ResolvedStage, resolve_stages, total_epochs, total_steps
+from covpool.recipe._toml import RECIPE_FILE, to_toml
 
 __all__ = [
-    "EXTRA",
     "RECIPE_FILE",
-    "TABLES_WITH_EXTRA",
     "Devices",
     "Model",
     "Optimizer",
-    "Part",
+    "Pool",
     "Precision",
     "Recipe",
+    "ResolvedStage",
     "Schedule",
-    "Text",
+    "build_optimizer",
     "check_recipe",
+    "flat_settings",
+    "json_schema",
     "list_recipes",
     "list_sets",
     "listed",
-    "make_optimizer",
-    "parts",
     "pool_options",
+    "read_about",
     "read_recipe",
-    "set_lr",
+    "resolve_stages",
     "set_value",
-    "to_dataclass",
     "to_toml",
     "total_epochs",
     "total_steps",
-    "typed",
 ]

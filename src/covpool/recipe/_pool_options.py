@@ -1,30 +1,28 @@
-"""The options of a pool as a recipe writes them: what they mean in Python, and whether a pool can be made of them."""
+"""The options of a pool in a recipe: their types, from the pool's signature, and whether the pool can be built."""
 
-import types
-from collections.abc import Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args
 
-import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
+from covpool._check import did_you_mean
 from covpool._errors import CovpoolError, WrongTypeError
-from covpool.models import FLATTEN, pool_of, representation_of
-from covpool.pools import create_pool, option_types
+from covpool._settings import in_words
 from covpool.recipe._schema import Recipe
 
 NONE = "none"  # TOML has no null
-CHANNELS = 4096  # of a pool that is made to see whether it can be: wide
-OF_CHANNELS = ("project_to", "groups")  # whether one divides the other depends on the backbone's own
+CHANNELS = 4096  # a width at which a trial pool accepts all sensible options
+OF_CHANNELS = ("project_to", "groups")  # options that must divide the number of channels of the backbone
+STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
 def pool_options(recipe: Recipe) -> dict[str, Any]:
-    """Keyword arguments for the pool: "none" has become None where the pool takes None.
+    """Return the keyword arguments of the pool, with None for "none" where the pool accepts None.
 
-    >>> from covpool.recipe._schema import Pool
-    >>> pool_options(Recipe(pool=Pool(name="deepo2p", options={"reduce_to": "none", "scale": "none"})))
+    >>> pool_options(Recipe(pool={"name": "deepo2p", "reduce_to": "none", "scale": "none"}))
     {'reduce_to': None, 'scale': 'none'}
     """
-    name = _pool_name(recipe)
-    kinds = {} if name == FLATTEN else option_types(name)
+    kinds = _option_types(_pool_name(recipe))
     return {
         key: None if value == NONE and type(None) in get_args(kinds.get(key)) else value
         for key, value in recipe.pool.options.items()
@@ -32,23 +30,26 @@ def pool_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def check_pool(recipe: Recipe) -> None:
-    """Refuse options of the wrong name, type or value: a pool is made of them on the meta device.
+    """Refuse options with a wrong name, type or value. The pool is built on the meta device to find out.
 
-    What depends on the channels of the backbone, which is not built yet, is left to it, as are the options of networks
-    that have no pool of the table.
+    The backbone does not exist yet, so options that depend on its channels are not checked.
     """
+    import torch
+
+    from covpool.models import FLATTEN, representation_of
+    from covpool.pools import create_pool
+
     name = _pool_name(recipe)
     if name == FLATTEN:
         return
-    options, kinds = pool_options(recipe), option_types(name)
+    options = pool_options(recipe)
     if "num_classes" in options:
         raise CovpoolError("`pool.num_classes` must be left out: it is the number of classes of the data")
     if options.get("reduce_to") == "auto":  # `attach` chooses
         del options["reduce_to"]
+    kinds = _option_types(name)
     for key, value in options.items():
-        kind = kinds.get(key, Any)
-        if not _is_of(kind, value):
-            raise WrongTypeError(f"`pool.{key}` must be {_in_words(kind)}; got {value!r} ({type(value).__name__})")
+        _check_type(key, value, kinds.get(key, Any))
     if recipe.model.name:
         options = {**representation_of(recipe.model.name), **options}
     if "project_to" in options:
@@ -58,39 +59,41 @@ def check_pool(recipe: Recipe) -> None:
         with torch.device("meta"):
             create_pool(name, CHANNELS if inputs == 1 else (CHANNELS,) * inputs, **options)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"the table `pool` of the recipe makes no pool: {error}") from error
-    except RuntimeError:  # a pool that cannot be made without its numbers is made later
+        kind = WrongTypeError if isinstance(error, TypeError) else CovpoolError
+        raise kind(f"the pool of the recipe cannot be built: {error}") from error
+    except RuntimeError:  # some pools compute with their parameters, which meta tensors do not allow
         return
 
 
+def _option_types(pool: str) -> dict[str, Any]:
+    from covpool.models import FLATTEN
+    from covpool.pools import option_types
+
+    return {} if pool == FLATTEN else option_types(pool)
+
+
 def _pool_name(recipe: Recipe) -> str:
-    return pool_of(recipe.model.name) if recipe.model.name else recipe.pool.name
+    if not recipe.model.name:
+        return recipe.pool.name
+    from covpool.models import pool_of
+
+    return pool_of(recipe.model.name)
 
 
-def _is_of(kind: Any, value: object) -> bool:
-    """Whether a value is of the type that an annotation tells; words are compared by the pool itself."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True
-    if origin in (Union, types.UnionType):
-        return any(_is_of(one, value) for one in inner)
-    if origin is Literal:
-        return any(type(value) is type(choice) for choice in inner)
-    if (origin or kind) in (Sequence, tuple, list):
-        return isinstance(value, (list, tuple)) and (not inner or all(_is_of(inner[0], one) for one in value))
-    if isinstance(value, bool):
-        return kind is bool
-    if kind in (bool, int, float, str, type(None)):
-        return isinstance(value, (int, float) if kind is float else kind)
-    return True  # of a kind that no pool of ours has: its own affair
-
-
-def _in_words(kind: Any) -> str:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_in_words(one) for one in inner)
-    if origin is Literal:
-        return " or ".join(repr(choice) for choice in inner)
-    if (origin or kind) in (Sequence, tuple, list):
-        return f"a list ({_in_words(inner[0])} each)" if inner else "a list"
-    return {bool: "true or false", int: "a whole number", float: "a number", type(None): repr(NONE)}.get(kind, "text")
+def _check_type(key: str, value: object, kind: Any) -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind, config=STRICT)
+    for form in (value, tuple(value)) if isinstance(value, list) else (value,):
+        try:
+            adapter.validate_python(form)
+        except ValidationError:
+            continue
+        return
+    try:
+        wanted = adapter.json_schema()
+        words = in_words(wanted, none=repr(NONE))
+    except PydanticUserError:  # a type of the pool's author that JSON cannot express
+        wanted, words = {}, str(kind)
+    if isinstance(value, str) and "enum" in str(wanted):
+        choices = [choice for one in wanted.get("anyOf", [wanted]) for choice in one.get("enum", [])]
+        raise CovpoolError(f"`pool.{key}` must be {words}; got {value!r}{did_you_mean(value, choices)}")
+    raise WrongTypeError(f"`pool.{key}` must be {words}; got {value!r} ({type(value).__name__})")

@@ -1,147 +1,311 @@
-"""What a recipe may say: every setting of a training, typed, with its default.
+"""Every setting of a training run, with its type, its range and its default.
 
-A recipe is a TOML file with one table per class here; `train.parse` reads it. From scratch and fine-tuning are the same
-recipe with other values.
+A recipe is a TOML file with one table per class of this module. Training from scratch and fine-tuning use the same
+settings with different values.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import model_validator as check_table
+
+from covpool._errors import CovpoolError
+from covpool._settings import Options, Settings
 from covpool.data import Augment, Data
+from covpool.recipe._stages import resolve_stages
 
 Precision = Literal["32", "bf16", "fp16"]
-ScheduleName = Literal["constant", "step", "log", "cosine"]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """Which network: one of the paper's by `name`, or a pool (table `pool`) attached to a `backbone`."""
+class Model(Settings):
+    """The network: one of covpool's models by `name`, or a `backbone` with the pool of the table `pool`."""
 
-    name: str = ""  # one of covpool.list_models(); its pool's options may stand in the table `pool`
-    backbone: str = ""  # "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours
-    backbone_options: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """Name of a model, one of `covpool list --models`. The table `pool` may change options of its pool."""
+    backbone: str = ""
+    """Name of a backbone: "resnet50" of timm, "torchvision/resnet50", or "covpool/alexnet"."""
+    backbone_options: Options = Field(default_factory=dict)
+    """Further arguments of the function that builds the backbone."""
     keep_last_stride: bool = False
-    head_layers: tuple[int, ...] = ()  # hidden layers before the classifier
+    """Whether the last stage of the backbone keeps its stride, which gives smaller feature maps."""
+    head_layers: tuple[int, ...] = ()
+    """Widths of hidden layers before the classifier."""
     head_norm: bool = True
-    levels: tuple[str, ...] = ()  # modules of the backbone that feed a pool of several levels
+    """Whether each hidden layer is followed by a batch norm."""
+    levels: tuple[str, ...] = ()
+    """Modules of the backbone whose outputs feed a pool of several levels."""
     prefix_tokens: Literal["drop", "keep"] = "drop"
-    block: str = ""  # a local block inside the backbone: se, cbam, sort, tanh
-    block_options: dict[str, Any] = field(default_factory=dict)
+    """What to do with the class token and other prefix tokens of a transformer."""
+    block: str = ""
+    """Block inserted into the backbone: se, cbam, sort or tanh."""
+    block_options: Options = Field(default_factory=dict)
+    """Options of the block."""
+
+    @check_table(mode="after")
+    def _check_one_source(self) -> Self:
+        if self.name and self.backbone:
+            raise CovpoolError(f"`model.name` = {self.name!r} and `model.backbone` = {self.backbone!r}: choose one")
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """The pool that is attached: its name and its options, as `covpool show NAME` lists them."""
+class Pool(Settings):
+    """The pool: its name and its options, which are written beside the name. `covpool show NAME` lists them."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": True})
 
     name: str = "isqrt"
-    options: dict[str, Any] = field(default_factory=dict)  # written beside `name` in the table
+    """Name of the pool, one of `covpool list --pools`."""
+    options: Options = Field(default_factory=dict)
+    """Options of the pool."""
+
+    @check_table(mode="before")
+    @classmethod
+    def _gather_options(cls, table: Any) -> Any:
+        """Put the keys beside `name` into `options`."""
+        extra = {key: table[key] for key in table if key not in cls.model_fields} if isinstance(table, Mapping) else {}
+        if not extra:
+            return table
+        own = {key: value for key, value in table.items() if key not in extra}
+        return {**own, "options": {**own.get("options", {}), **extra}}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Init:
+class Init(Settings):
     """Where the weights come from before the first step."""
 
-    weights: str = ""  # a file of the backbone's weights, or a covpool checkpoint (with a new classifier if need be)
-    pretrained: bool = False  # the weights that timm or torchvision download
-    pool_from_data: bool = False  # initialise the pool from descriptors of the training images (NetVLAD, NetFV, ...)
-    descriptors: int = 50_000  # that are collected for it
+    weights: str = ""
+    """File with weights of the backbone, or a covpool checkpoint. A classifier that does not fit is replaced."""
+    pretrained: bool = False
+    """Whether to download the weights that timm or torchvision offer."""
+    pool_from_data: bool = False
+    """Whether to initialize the pool from descriptors of training images (NetVLAD, NetFV and others)."""
+    descriptors: int = 50_000
+    """Number of descriptors collected to initialize the pool."""
+
+    @check_table(mode="after")
+    def _check_one_source(self) -> Self:
+        if self.pretrained and self.weights:
+            raise CovpoolError("`init.pretrained` and `init.weights` both give weights: choose one")
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Optimizer:
-    """SGD as in the paper, or any optimizer of timm by name."""
+class Optimizer(Settings):
+    """The optimizer: SGD as in the paper, or any optimizer of timm by name."""
 
     name: str = "sgd"
-    lr: float = 0.1
-    momentum: float = 0.9
+    """Name of the optimizer: sgd, or one of timm's such as adamw."""
+    lr: NonNegativeFloat = 0.1
+    """Learning rate."""
+    momentum: NonNegativeFloat = 0.9
+    """Momentum."""
     nesterov: bool = False
-    weight_decay: float = 1e-4
-    head_factor: float = 1.0  # the classifier learns at lr * head_factor
-    head_weight_decay: float | None = None  # of the classifier; None: as the rest
-    decay_norms: bool = True  # False takes norms and biases out of weight decay
-    options: dict[str, Any] = field(default_factory=dict)  # more arguments of the optimizer
+    """Whether SGD uses Nesterov momentum."""
+    weight_decay: NonNegativeFloat = 1e-4
+    """Weight decay."""
+    head_factor: NonNegativeFloat = 1.0
+    """Factor on the learning rate of the classifier."""
+    head_weight_decay: NonNegativeFloat | None = None
+    """Weight decay of the classifier; the same as `weight_decay` when it is not set."""
+    decay_norms: bool = True
+    """Whether weight decay applies to norms and biases."""
+    options: Options = Field(default_factory=dict)
+    """Further arguments of the optimizer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """How the learning rate goes over the epochs of a stage."""
+class Schedule(Settings):
+    """How the learning rate changes over the epochs of a stage."""
 
-    name: ScheduleName = "step"
-    milestones: tuple[int, ...] = ()  # "step": epochs at which it is multiplied by `factor`
-    factor: float = 0.1
-    end: float = 0.0  # "log" and "cosine": where it ends, as a fraction of the start ("log" needs one > 0)
-    warmup_epochs: float = 0.0  # linear from zero, step by step
-    per_step: bool = False  # "cosine": step by step instead of epoch by epoch
+    name: Literal["constant", "step", "log", "cosine"] = "step"
+    """Shape of the schedule."""
+    milestones: tuple[int, ...] = ()
+    """Epochs at which the "step" schedule multiplies the learning rate by `factor`."""
+    factor: NonNegativeFloat = 0.1
+    """Factor of the "step" schedule."""
+    end: NonNegativeFloat = 0.0
+    """Last learning rate of "log" and "cosine", as a fraction of the first. "log" requires more than zero."""
+    warmup_epochs: NonNegativeFloat = 0.0
+    """Epochs over which the learning rate rises linearly from zero, step by step."""
+    per_step: bool = False
+    """Whether "cosine" changes the learning rate at every step instead of every epoch."""
+
+    @check_table(mode="after")
+    def _check_shape(self) -> Self:
+        if self.name == "log" and self.end <= 0:
+            raise CovpoolError(
+                "`schedule.end` must be more than zero for the log-spaced schedule: it is the last learning rate as a "
+                f"fraction of the first; got {self.end}"
+            )
+        milestones = list(self.milestones)
+        if self.name == "step" and (milestones != sorted(set(milestones)) or min(milestones, default=0) < 0):
+            raise CovpoolError(f"`schedule.milestones` must be increasing and not negative; got {milestones}")
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Train:
-    """The loop."""
+class Train(Settings):
+    """The training loop."""
 
-    epochs: int = 1
-    batch_size: int = 64  # images per optimizer step, over all processes and accumulation steps
-    accumulate: int = 1  # micro-batches per optimizer step
-    freeze: tuple[str, ...] = ()  # parts of the network that do not learn, by the beginning of their name
-    freeze_norms: bool = False  # batch norms keep their statistics, everywhere
-    sync_norms: bool = False  # batch norms take their statistics over all processes (GPUs only)
-    clip_norm: float = 0.0  # of the gradient; 0 = no clipping
-    label_smoothing: float = 0.0
-    ema: float = 0.0  # decay of an averaged copy of the weights, which is then evaluated; 0 = none
+    epochs: PositiveInt = 1
+    """Number of epochs."""
+    batch_size: PositiveInt = 64
+    """Images per optimizer step, over all processes and micro-batches."""
+    accumulate: PositiveInt = 1
+    """Micro-batches per optimizer step."""
+    freeze: tuple[str, ...] = ()
+    """Parts of the network that do not learn, by the beginning of their names, such as "features"."""
+    freeze_norms: bool = False
+    """Whether all batch norms keep their running statistics."""
+    sync_norms: bool = False
+    """Whether batch norms compute their statistics over all processes (GPUs only)."""
+    clip_norm: NonNegativeFloat = 0.0
+    """Largest norm of the gradient; 0 turns clipping off."""
+    label_smoothing: Fraction = 0.0
+    """Label smoothing of the cross-entropy."""
+    ema: Fraction = 0.0
+    """Decay of the moving average of the weights that is evaluated; 0 turns it off."""
     precision: Precision = "32"
+    """Precision of the forward pass."""
     channels_last: bool = False
+    """Whether images and weights use the channels-last memory format."""
     compile: bool = False
+    """Whether the network is compiled with torch.compile."""
     deterministic: bool = False
-    save_every: int = 0  # steps between saved states, besides one per epoch
-    log_every: int = 10  # steps
+    """Whether only deterministic algorithms are used."""
+    save_every: NonNegativeInt = 0
+    """Steps between saved states; 0 saves one at the end of every epoch only."""
+    log_every: PositiveInt = 10
+    """Steps between entries of the log."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One part of a training in several stages: what it sets anew, the rest stays. None = as before."""
+class Stage(Settings):
+    """One stage of a training with several. Settings that a stage leaves out keep their value."""
 
-    epochs: int
-    batch_size: int | None = None
+    epochs: PositiveInt
+    """Number of epochs."""
+    batch_size: PositiveInt | None = None
+    """Images per optimizer step."""
     freeze: tuple[str, ...] | None = None
-    lr: float | None = None
-    head_factor: float | None = None
-    weight_decay: float | None = None
+    """Parts of the network that do not learn."""
+    lr: NonNegativeFloat | None = None
+    """Learning rate."""
+    head_factor: NonNegativeFloat | None = None
+    """Factor on the learning rate of the classifier."""
+    weight_decay: NonNegativeFloat | None = None
+    """Weight decay."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """How the test images are judged."""
+class Evaluate(Settings):
+    """How the test images are evaluated."""
 
-    every: int = 1  # epochs between evaluations
+    every: PositiveInt = 1
+    """Epochs between evaluations."""
     crops: Literal[1, 10] = 1
-    flip: bool = False  # average the scores of the picture and its mirror image
-    batch_size: int = 0  # 0: that of training
+    """Crops per image: the center crop, or ten crops whose scores are averaged."""
+    flip: bool = False
+    """Whether the scores of an image and its flipped copy are averaged."""
+    batch_size: NonNegativeInt = 0
+    """Images per batch; 0 takes that of training."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Devices:
-    """Where it runs, in the words of lightning's Fabric; under torchrun the number comes from there."""
+class Devices(Settings):
+    """Where to train, with the values of Lightning Fabric. Under torchrun the number of processes comes from it."""
 
     accelerator: str = "auto"
-    devices: str = "auto"  # "auto", a number, or a list such as "0,1"
+    """Kind of device: auto, cpu or cuda."""
+    devices: str = "auto"
+    """Devices per node: auto, a number, or a list such as "0,1"."""
     nodes: int = 1
-    strategy: str = "auto"  # "auto", "ddp", "fsdp"
+    """Number of nodes."""
+    strategy: str = "auto"
+    """How the work is spread over devices: auto, ddp or fsdp."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """A whole training."""
+class Recipe(Settings):
+    """All settings of a training run."""
+
+    IS_TABLE: ClassVar[bool] = False
 
     name: str = "run"
-    about: str = ""  # what it reproduces, for people
+    """Name of the recipe."""
+    about: str = ""
+    """What the recipe reproduces."""
     seed: int = 0
-    data: Data = field(default_factory=Data)
-    augment: Augment = field(default_factory=Augment)
-    model: Model = field(default_factory=Model)
-    pool: Pool = field(default_factory=Pool)
-    init: Init = field(default_factory=Init)
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    schedule: Schedule = field(default_factory=Schedule)
-    train: Train = field(default_factory=Train)
-    stages: tuple[Stage, ...] = ()  # one after another; none = one stage as `train` says
-    evaluate: Evaluate = field(default_factory=Evaluate)
-    devices: Devices = field(default_factory=Devices)
+    """Seed of the weights, the order of images and the augmentation."""
+    data: Data = Data()
+    augment: Augment = Augment()
+    model: Model = Model()
+    pool: Pool = Pool()
+    init: Init = Init()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    train: Train = Train()
+    stages: tuple[Stage, ...] = ()
+    """Stages, one after another. Without any, the training is one stage with the settings of `train`."""
+    evaluate: Evaluate = Evaluate()
+    devices: Devices = Devices()
+
+    @check_table(mode="after")
+    def _check_crops(self) -> Self:
+        resize, size = self.augment.resize, self.augment.size
+        if self.evaluate.crops == 10 and resize and min(resize) < size:
+            raise CovpoolError(
+                f"`evaluate.crops` = 10 requires `augment.resize` of at least `augment.size` = {size}; got "
+                f"{list(resize)}: set augment.resize=[{size}] or larger"
+            )
+        return self
+
+    @check_table(mode="after")
+    def _check_whole_network(self) -> Self:
+        """Refuse changes to a named model, and to the network of a checkpoint: they are built as they are."""
+        source = self.model.name or self.init.weights
+        if self.model.backbone or not source:
+            return self
+        for key, value in self.model:
+            if key not in ("name", "backbone") and value != getattr(Model(), key):
+                raise CovpoolError(
+                    f"`model.{key}` requires a `model.backbone`, and {source} is a whole network: leave it out, or "
+                    "set model.backbone"
+                )
+        if self.init.pretrained and self.model.name:
+            raise CovpoolError(
+                "`init.pretrained` requires a `model.backbone` of timm or torchvision; give the weights of "
+                f"{self.model.name} as a file, init.weights=..."
+            )
+        return self
+
+    @check_table(mode="after")
+    def _check_batch_norms(self) -> Self:
+        """Refuse batches of one image for norms that see one vector per image."""
+        for stage in resolve_stages(self):
+            train, head = stage.recipe.train, self.model.head_layers and self.model.head_norm
+            if train.freeze_norms or train.batch_size // train.accumulate != 1:
+                continue
+            in_pool = "bn" in (self.pool.options.get("normalize") or ())
+            for setting, part, has_norm in (
+                ("pool.normalize", "pool", in_pool),
+                ("model.head_norm", "classifier", head),
+            ):
+                if has_norm and part not in train.freeze:
+                    raise CovpoolError(
+                        f"`{setting}` is a batch norm over the images of a micro-batch, and requires at least two of "
+                        f"them; got `train.batch_size` = {train.batch_size} and `train.accumulate` = "
+                        f"{train.accumulate}: use a larger batch"
+                    )
+        return self
+
+
+def flat_settings(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Yield every setting with its name on the command line.
+
+    >>> dict(flat_settings(Recipe(pool=Pool(name="isqrt", options={"iterations": 3}))))["pool.iterations"]
+    3
+    """
+    for name, value in recipe:
+        if not isinstance(value, Settings):
+            yield name, value
+            continue
+        for key, setting in value:
+            if isinstance(value, Pool) and key == "options":
+                yield from ((f"{name}.{option}", chosen) for option, chosen in setting.items())
+            else:
+                yield f"{name}.{key}", setting

@@ -1,16 +1,18 @@
-"""A training in stages, each with settings of its own."""
+"""A training in stages, each with its own settings."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from covpool.recipe._schema import Recipe, Stage
+if TYPE_CHECKING:
+    from covpool.recipe._schema import Recipe, Stage
 
 
 @dataclass(frozen=True)
-class Part:
-    """One stage as a recipe of its own, and the epoch it begins at."""
+class ResolvedStage:
+    """One stage as a recipe of its own, and the epoch at which it begins."""
 
-    recipe: Recipe
+    recipe: "Recipe"
     start: int
 
     @property
@@ -18,33 +20,42 @@ class Part:
         return self.start + self.recipe.train.epochs
 
 
-def parts(recipe: Recipe) -> Iterator[Part]:
-    """The stages one after another; what a stage does not set stays as it was before.
+def resolve_stages(recipe: "Recipe") -> Iterator[ResolvedStage]:
+    """Yield the stages in order. Settings that a stage leaves out keep the value of the stage before.
 
-    >>> from covpool.recipe._schema import Train
-    >>> two = (Stage(epochs=3, freeze=("features",), lr=1.0), Stage(epochs=5, freeze=(), lr=0.1))
-    >>> [(p.start, p.end, p.recipe.train.freeze, p.recipe.optimizer.lr) for p in parts(Recipe(stages=two))]
-    [(0, 3, ('features',), 1.0), (3, 8, (), 0.1)]
+    >>> from covpool.recipe import Recipe
+    >>> stages = [{"epochs": 3, "freeze": ["features"], "lr": 1.0}, {"epochs": 5, "freeze": [], "lr": 0.1}]
+    >>> for stage in resolve_stages(Recipe(stages=stages)):
+    ...     print(stage.start, stage.end, stage.recipe.train.freeze, stage.recipe.optimizer.lr)
+    0 3 ('features',) 1.0
+    3 8 () 0.1
     """
+    if not recipe.stages:
+        yield ResolvedStage(recipe, 0)
     start = 0
-    for stage in recipe.stages or (Stage(epochs=recipe.train.epochs),):
+    for stage in recipe.stages:
         recipe = _apply(recipe, stage)
-        part = Part(recipe, start)
-        yield part
-        start = part.end
+        resolved = ResolvedStage(recipe, start)
+        yield resolved
+        start = resolved.end
 
 
-def total_epochs(recipe: Recipe) -> int:
-    return [part.end for part in parts(recipe)][-1]
+def total_epochs(recipe: "Recipe") -> int:
+    """Return the number of epochs of all stages."""
+    return [stage.end for stage in resolve_stages(recipe)][-1]
 
 
-def total_steps(recipe: Recipe, images: int) -> int:
-    """Optimizer steps of all stages; the images of an epoch that make no whole batch are left out."""
-    return sum((part.end - part.start) * (images // part.recipe.train.batch_size) for part in parts(recipe))
+def total_steps(recipe: "Recipe", images: int) -> int:
+    """Return the number of optimizer steps of all stages. The incomplete last batch of an epoch is left out."""
+    return sum(
+        stage.recipe.train.epochs * (images // stage.recipe.train.batch_size) for stage in resolve_stages(recipe)
+    )
 
 
-def _apply(recipe: Recipe, stage: Stage) -> Recipe:
-    said = {key: value for key, value in vars(stage).items() if value is not None}
-    ours = {key: said[key] for key in ("epochs", "batch_size", "freeze") if key in said}
-    optimizers = {key: said[key] for key in ("lr", "head_factor", "weight_decay") if key in said}
-    return replace(recipe, train=replace(recipe.train, **ours), optimizer=replace(recipe.optimizer, **optimizers))
+def _apply(recipe: "Recipe", stage: "Stage") -> "Recipe":
+    given = stage.model_dump(exclude_none=True)
+    changes = {}
+    for name in ("train", "optimizer"):
+        table = getattr(recipe, name)
+        changes[name] = table.model_copy(update={key: given[key] for key in given if key in type(table).model_fields})
+    return recipe.model_copy(update=changes)

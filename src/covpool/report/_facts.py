@@ -1,14 +1,12 @@
 """Numbers and settings of a run, as words for the page."""
 
-import dataclasses
 import platform
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from covpool._settings import Settings
 from covpool.engine.evaluation import Judgement
 from covpool.models import Network
-from covpool.recipe import EXTRA, TABLES_WITH_EXTRA, Recipe, total_epochs
+from covpool.recipe import Recipe, flat_settings, total_epochs
 from covpool.report._history import History
 
 HEADING = ("name", "about")  # settings that stand at the head of the page
@@ -94,9 +92,9 @@ def progress(history: History, recipe: Recipe) -> Fact:
 
 def changed_settings(recipe: Recipe) -> list[Fact]:
     """Every setting that is not the default, by its name on the command line, with the default beside it."""
-    usual = dict(_settings(Recipe()))
+    usual = dict(flat_settings(Recipe()))
     facts = []
-    for name, value in _settings(recipe):
+    for name, value in flat_settings(recipe):
         if name not in HEADING and (name not in usual or value != usual[name]):
             facts.append(Fact(name, _word(value), _word(usual[name]) if name in usual else ""))
     return facts
@@ -150,23 +148,11 @@ def _accuracy(judgement: Judgement, k: int) -> Fact:
     return Fact(f"top-{k} accuracy", percent(judgement.accuracy[f"top{k}"]), f"95 % interval {low:.2f} to {high:.2f} %")
 
 
-def _settings(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    for table, values in vars(recipe).items():
-        if not dataclasses.is_dataclass(values):
-            yield table, values
-            continue
-        for key, value in vars(values).items():
-            if key == EXTRA and table in TABLES_WITH_EXTRA:
-                yield from ((f"{table}.{name}", option) for name, option in value.items())
-            else:
-                yield f"{table}.{key}", value
-
-
 def _word(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_word, value)) + "]"
-    if dataclasses.is_dataclass(value):
-        return ", ".join(f"{key}={_word(v)}" for key, v in vars(value).items() if v is not None)
+    if isinstance(value, Settings):
+        return ", ".join(f"{key}={_word(v)}" for key, v in value if v is not None)
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -71,7 +71,7 @@ def sample_spectra(checkpoint: Checkpoint, recipe: Recipe, images: Images, devic
     count = min(len(images), SAMPLE if channels <= LARGE else LARGE_SAMPLE)
     numbers = torch.linspace(0, len(images) - 1, count).long().tolist()
     chosen = Images(Paths(images.paths[i] for i in numbers), [images.targets[i] for i in numbers], images.classes)
-    data = replace(recipe.data, broken="skip", cache="none", workers=0)
+    data = recipe.data.changed(broken="skip", cache="none", workers=0)
     found: list[Spectra] = []
     for batch in EvalBatches(chosen, checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device):
         x = batch.x[~batch.broken.to(batch.x.device)]

@@ -9,7 +9,7 @@ from covpool._errors import CovpoolError
 from covpool.data.sets import Splits, open_data
 from covpool.engine.evaluation import Checkpoint, Judgement, judge
 from covpool.io import read_metadata, replacing
-from covpool.recipe import RECIPE_FILE, Recipe, parts, read_recipe, to_toml
+from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, resolve_stages, to_toml
 from covpool.report import _facts as facts
 from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import function_plots, spectrum_plots, summarize
@@ -57,7 +57,7 @@ def _device(recipe: Recipe) -> str:
 
 def _log_parts(recipe: Recipe, history: History) -> dict[str, Any]:
     """What needs the recipe and the log alone."""
-    starts = [part.start for part in parts(recipe)][1:]
+    starts = [part.start for part in resolve_stages(recipe)][1:]
     return {
         "progress": facts.progress(history, recipe),
         "curves": attempt(lambda: learning_curves(history, starts)),

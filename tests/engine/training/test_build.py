@@ -1,6 +1,5 @@
 """Where weights come from, and which of them learn."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def test_the_pool_of_a_named_network_in_a_checkpoint(tmp_path: Path) -> None:
     of_a_name = Recipe(init=Init(weights=str(tmp_path / "m.safetensors")))
     assert build_network(of_a_name, CLASSES).network.recipe == covpool.load(tmp_path / "m.safetensors").recipe
     with pytest.raises(ValueError, match=r"`pool.name` = 'avg' is not what"):
-        build_network(replace(of_a_name, pool=Pool(name="avg")), CLASSES)
+        build_network(of_a_name.changed(pool=Pool(name="avg")), CLASSES)
 
 
 def test_hidden_layers_of_a_head_are_kept(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Trainings of seconds, looked at from outside."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def test_accumulation_is_one_large_batch(root: Path, tmp_path: Path) -> None:
 def test_stages_freeze_and_free(root: Path, tmp_path: Path) -> None:
     """B-CNN's: the classifier alone first, then everything."""
     stages = (Stage(epochs=1, freeze=("features", "pool"), lr=0.5), Stage(epochs=1, freeze=(), lr=0.01, batch_size=24))
-    recipe = replace(tiny_recipe(root), stages=stages)
+    recipe = tiny_recipe(root).changed(stages=stages)
     torch.manual_seed(0)
     fresh = build_network(recipe, CLASSES).network.state_dict()
     seen: dict[int, dict[str, torch.Tensor]] = {}

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from covpool.engine.training._log import read_log
 from covpool.engine.training._loop import train
-from covpool.recipe._parse import to_toml
+from covpool.recipe import to_toml
 from engine.training.test_resume import assert_same_end, train_until
 from tiny import Process, finish, free_ports, make_tree, start, start_nodes, tiny_recipe
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from covpool.engine.training._log import read_log
 from covpool.engine.training._loop import train
-from covpool.recipe._parse import to_toml
+from covpool.recipe import to_toml
 from tiny import finish, free_ports, make_tree, start, start_nodes, tiny_recipe
 
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "covpool")

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from safetensors.torch import load_file
 from covpool.engine.training._interrupt import Stopped
 from covpool.engine.training._log import Event, read_log
 from covpool.engine.training._loop import train
-from covpool.recipe._parse import to_toml
+from covpool.recipe import to_toml
 from covpool.recipe._schema import Init, Model, Pool, Recipe, Stage
 from tiny import finish, make_tree, start, tiny_recipe, untimed_log
 
@@ -98,7 +97,7 @@ def test_killed_between_log_and_state(recipe: Recipe, whole: Path, tmp_path: Pat
 
 def test_stages_are_resumed_in_the_right_one(recipe: Recipe, tmp_path: Path) -> None:
     stages = (Stage(epochs=1, freeze=("features",), lr=0.1), Stage(epochs=2, freeze=(), lr=0.01, batch_size=24))
-    staged = replace(recipe, stages=stages)
+    staged = recipe.changed(stages=stages)
     train(staged, tmp_path / "whole")
     train_until(staged, tmp_path / "killed", event="tick", step=7)  # 4 steps of the first stage, then 2 an epoch
     assert_same_end(tmp_path / "whole", tmp_path / "killed")
@@ -122,7 +121,7 @@ def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) ->
 def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to save: it does not wait until all is decoded, the first time as little as when it goes on."""
     monkeypatch.setattr("covpool.data.pipeline._decoded.AT_ONCE", 8)
-    cached = replace(recipe, data=replace(recipe.data, cache="ram"))
+    cached = recipe.changed(data={"cache": "ram"})
     train(cached, tmp_path / "whole")
     run, decoded = tmp_path / "stopped", []
 
@@ -157,7 +156,7 @@ def test_a_run_goes_on_with_its_own_data_alone(recipe: Recipe, tmp_path: Path) -
     run, root = tmp_path / "run", make_tree(tmp_path / "tree", train=15)
     stop_after_an_epoch(recipe, run)
     written = (run / "state.pt").read_bytes()
-    moved = replace(recipe, data=replace(recipe.data, root=str(root)))
+    moved = recipe.changed(data={"root": str(root)})
     with pytest.raises(ValueError, match="tree are not those the run began with: 45 training pictures instead of 48"):
         train(moved, run, resume=True)
     for part in ("train", "test"):
@@ -179,9 +178,9 @@ def test_states_of_earlier_covpools_are_resumed(recipe: Recipe, whole: Path, tmp
 @pytest.mark.parametrize("is_named", [True, False], ids=["the recipe's network", "the checkpoint's own"])
 def test_the_first_weights_are_not_needed_again(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
     weights = shutil.copy(whole / "last.safetensors", tmp_path / "first.safetensors")
-    started = replace(recipe, init=Init(weights=str(weights)))
+    started = recipe.changed(init=Init(weights=str(weights)))
     if not is_named:
-        started = replace(started, model=Model(), pool=Pool())
+        started = started.changed(model=Model(), pool=Pool())
     train(started, tmp_path / "whole")
     stop_after_an_epoch(started, tmp_path / "killed")
     weights.unlink()

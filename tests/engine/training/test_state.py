@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import covpool
+from covpool.engine.training._optimizer import make_optimizer
 from covpool.engine.training._state import Progress, State, collect, load_state, restore, save_state
-from covpool.recipe._optimizer import make_optimizer
 from covpool.recipe._schema import Optimizer
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from covpool.engine.training._log import Event
 from covpool.engine.training._run_folder import claim
-from covpool.recipe._parse import read_recipe, to_toml
+from covpool.recipe import read_recipe, to_toml
 from covpool.studies.sweep import _sweep as module
 from covpool.studies.sweep._axes import Axis, grid, read_axes
 from covpool.studies.sweep._sweep import Outcome, Planned, finished, folder_name, plan, sweep

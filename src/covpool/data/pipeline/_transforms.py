@@ -1,7 +1,6 @@
 """How an image becomes an input: the table `augment` of a recipe as torchvision transforms."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Literal
 
 import torch
@@ -87,11 +86,7 @@ def from_preprocessing(kept: Mapping[str, Any], *, crops: Crops = 1) -> Transfor
 
 def augment_of(kept: Mapping[str, Any]) -> Augment:
     """`Augment` from the settings that `preprocessing` kept."""
-    known = {field.name for field in fields(Augment)}
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in kept.items() if name in known
-    }
-    return Augment(**values)
+    return Augment(**{name: value for name, value in kept.items() if name in Augment.model_fields})
 
 
 def resizes_first(augment: Augment) -> bool:

@@ -1,6 +1,5 @@
 """Evaluation of checkpoints on a data set: crops, mirror images, fusion of several, softmax or SVM."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +142,7 @@ def _pooled(checkpoint: Checkpoint, images: Images, data: Data, protocol: Protoc
     key: dict[str, object] = {
         "checkpoint": file_digest(checkpoint.path),
         "images": file_marks(images.paths),
-        "augment": dataclasses.asdict(checkpoint.augment),
+        "augment": checkpoint.augment.model_dump(mode="json"),
         "broken": data.broken,
     }
 

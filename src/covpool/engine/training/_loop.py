@@ -19,7 +19,7 @@ from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
 from covpool.engine.training._trained_on import check_same_data
 from covpool.io import remove_leftovers
-from covpool.recipe import Recipe, check_recipe, make_optimizer, parts
+from covpool.recipe import Recipe, check_recipe, resolve_stages
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     Raises:
         Stopped: by Ctrl-C, after the state was saved.
     """
-    check_recipe(recipe)
+    check_recipe(recipe, here=True)
     fabric = make_fabric(recipe.devices, recipe.train.precision)
     fabric.launch()
     _check_strategy(fabric, recipe)
@@ -64,7 +64,6 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     if restored is not None:
         check_same_data(restored.data, splits, recipe.data.root)
     session = Session(fabric, recipe, run, splits, on_event, restored)
-    make_optimizer(session.network, recipe.optimizer)  # each stage makes its own: here one that cannot be is refused
     # Only now, so that a mistake in the data, the network or the optimizer leaves nothing behind.
     _in_first(fabric, lambda: _remove_leftovers(run) if resume else folder.claim(run, recipe))
     session.begin()
@@ -72,7 +71,7 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
         with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
             if restored is None:
                 init_pool_from_data(session)
-            for part in parts(recipe):
+            for part in resolve_stages(recipe):
                 if session.progress.epoch < part.end:
                     StageTraining(session, part, requests).run()
         progress = session.progress

@@ -1,7 +1,5 @@
 """Pools that start from data: descriptors of training images, collected before the first step."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -36,7 +34,7 @@ def collect_descriptors(session: Session, count: int) -> Tensor:  # -> (at most 
     batches = TrainBatches(
         images,
         session.recipe.augment,
-        replace(session.recipe.data, cache="none"),  # a cache would decode them all for a few
+        session.recipe.data.changed(cache="none"),  # a cache would decode them all for a few
         batch_size=min(IMAGES, len(images)),
         seed=session.recipe.seed,
         device=session.fabric.device,

@@ -1,6 +1,5 @@
 """The folder of a run: what it holds, and whose turn it is to write there."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,5 +62,5 @@ def save_checkpoint(
         path,
         class_names=classes,
         preprocessing=preprocessing(recipe.augment),
-        recipe_extra={"training": dataclasses.asdict(recipe), **about},
+        recipe_extra={"training": recipe.model_dump(mode="json"), **about},
     )

@@ -16,10 +16,11 @@ from covpool.engine.training import _state as state
 from covpool.engine.training._build import count_learning, freeze, set_training
 from covpool.engine.training._interrupt import Stopped, StopRequests
 from covpool.engine.training._meter import NAMES, Meter, means
+from covpool.engine.training._optimizer import make_optimizer, set_lr
 from covpool.engine.training._schedule import lr_factor
 from covpool.engine.training._session import Session
 from covpool.engine.training._step import Stepper
-from covpool.recipe import Part, make_optimizer, set_lr, total_epochs, total_steps
+from covpool.recipe import ResolvedStage, total_epochs, total_steps
 
 LEARNT = {"loss": "train_loss", "accuracy": "train_top1"}  # an epoch's names for what a step's log calls loss, accuracy
 
@@ -27,7 +28,7 @@ LEARNT = {"loss": "train_loss", "accuracy": "train_top1"}  # an epoch's names fo
 class StageTraining:
     """One stage: the network with its frozen parts, a fresh optimizer, and the epochs."""
 
-    def __init__(self, session: Session, part: Part, requests: StopRequests) -> None:
+    def __init__(self, session: Session, part: ResolvedStage, requests: StopRequests) -> None:
         self.session, self.part, self.requests = session, part, requests
         self.recipe, self.fabric, self.progress = part.recipe, session.fabric, session.progress
         self.settings, self.images = part.recipe.train, len(session.splits.train)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from covpool.engine.training import lr_factor
+from covpool.engine.training import lr_factor, make_optimizer, set_lr
 from covpool.models import Network, make_head
 from covpool.pools import Layout, create_pool, pool_info
-from covpool.recipe import Optimizer, Schedule, make_optimizer, set_lr
+from covpool.recipe import Optimizer, Schedule
 from covpool.studies._feature_maps import Maps
 from covpool.studies.probe._settings import Probe
 

@@ -1,6 +1,5 @@
 """What all trainings of a probe share: the backbone, the heads, the kept feature maps."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -84,7 +83,7 @@ def make_maps(
 
 def _features(settings: Probe) -> dict[str, Any]:
     """All that the features of a picture depend on."""
-    told = dataclasses.asdict(settings)
+    told = settings.model_dump(mode="json")
     digest = file_digest(Path(settings.weights)) if settings.weights else ""
     names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
     return {"weights": digest, **{name: told[name] for name in names}}
@@ -92,7 +91,7 @@ def _features(settings: Probe) -> dict[str, Any]:
 
 def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:
     """A short name for all that a result depends on but the pool and the seed."""
-    told: dict[str, Any] = dataclasses.asdict(settings)
+    told: dict[str, Any] = settings.model_dump(mode="json")
     told = {name: value for name, value in told.items() if name not in NOT_IN_KEY}
     told |= _features(settings)  # which has the digest of the weights, wherever they lie
     told["data"] = {name: told["data"][name] for name in ("name", "split", "train_on", "test_on", "broken")}

@@ -15,7 +15,7 @@ from covpool.studies.probe._choice import Tried, choose_lr
 from covpool.studies.probe._fit import Head, fit, logits, representation_size, training_pass
 from covpool.studies.probe._inputs import Progress, make_backbone, make_heads, make_maps, settings_key
 from covpool.studies.probe._run import Run, pack
-from covpool.studies.probe._settings import Probe, check_probe
+from covpool.studies.probe._settings import Probe
 
 Measure = Callable[[Callable[[], None], torch.device], dict[str, float | None]]
 
@@ -63,7 +63,6 @@ def probe(
     Yields:
         a result per pool and seed, as soon as it is there. A pool that fails gives one that says why.
     """
-    check_probe(settings)
     device = torch.device(device)
     splits = open_data(settings.data)
     backbone = make_backbone(settings).to(device)

@@ -1,53 +1,109 @@
-"""What a probe may be told: the backbone, the pools, the one protocol under which they are compared."""
+"""The settings of a probe: the backbone, the pools, and the protocol under which all pools are compared."""
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import field_validator as check_field
+from pydantic import model_validator as check_table
 
 import covpool
-from covpool._check import check_positive_int, did_you_mean
+from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
-from covpool.data import Augment, Data, check_augment, check_data, check_not_negative
-from covpool.recipe import Text, listed, set_value, to_dataclass, typed
+from covpool._settings import Options, Settings, Text
+from covpool.data import Augment, Data
+from covpool.recipe import listed, set_value
 
 EVERY_POOL = "all"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """A comparison of pools on the frozen features of one backbone. Every pool gets the same."""
+class Probe(Settings):
+    """A comparison of pools on the frozen features of one backbone, under the same protocol for every pool."""
 
-    backbone: str = ""  # "resnet50" is timm's, "torchvision/resnet50" torchvision's
-    backbone_options: dict[str, Any] = field(default_factory=dict)
-    weights: str = ""  # a file of the backbone's weights
-    pretrained: bool = False  # the weights that timm or torchvision download
+    IS_TABLE: ClassVar[bool] = False
+
+    backbone: str = ""
+    """Name of the backbone: "resnet50" of timm, or "torchvision/resnet50"."""
+    backbone_options: Options = Field(default_factory=dict)
+    """Further arguments of the function that builds the backbone."""
+    weights: str = ""
+    """File with weights of the backbone."""
+    pretrained: bool = False
+    """Whether to download the weights that timm or torchvision offer."""
     keep_last_stride: bool = False
-    pools: tuple[str, ...] = ("avg", "bcnn", "cov", "isqrt")  # NAME or NAME:option=value:..., or "all"
-    reduce_to: int = 128  # channels after a 1x1 convolution before every pool; 0 = no reduction
-    epochs: int = 10
-    batch_size: int = 32
-    lr: tuple[float, ...] = (0.01, 0.1, 1.0)  # of these, one for each pool, by a held-out part of the training images
-    extend_lr: int = 2  # further learning rates tried, while the best one is the first or the last
-    refine_lr: bool = True  # at last try those halfway between the best and its neighbours
-    held_out: float = 0.25  # of the training images, for that choice
-    folds: int = 2  # how many such parts, one after another, with a seed each
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    warmup_epochs: float = 1.0  # before the cosine
-    clip_norm: float = 5.0  # of the gradient; 0 = no clipping
-    head_factor: float = 1.0  # the classifier learns at lr * head_factor
-    descriptors: int = 20_000  # from which pools that start from data start
+    """Whether the last stage of the backbone keeps its stride."""
+    pools: tuple[str, ...] = ("avg", "bcnn", "cov", "isqrt")
+    """Pools to compare: NAME, NAME:option=value:..., or "all"."""
+    reduce_to: NonNegativeInt = 128
+    """Channels after a 1x1 convolution before every pool; 0 turns the reduction off."""
+    epochs: PositiveInt = 10
+    """Number of epochs."""
+    batch_size: PositiveInt = 32
+    """Images per step."""
+    lr: tuple[PositiveFloat, ...] = (0.01, 0.1, 1.0)
+    """Learning rates to try. The best one for each pool is chosen on held-out training images."""
+    extend_lr: NonNegativeInt = 2
+    """Number of further learning rates to try while the best one is the smallest or the largest."""
+    refine_lr: bool = True
+    """Whether to try also the learning rates halfway between the best one and its neighbors."""
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.25
+    """Fraction of the training images that is held out to choose the learning rate."""
+    folds: PositiveInt = 2
+    """Number of held-out parts, each used once with its own seed."""
+    momentum: NonNegativeFloat = 0.9
+    """Momentum of SGD."""
+    weight_decay: NonNegativeFloat = 1e-4
+    """Weight decay."""
+    warmup_epochs: NonNegativeFloat = 1.0
+    """Epochs of linear warm-up before the cosine schedule."""
+    clip_norm: NonNegativeFloat = 5.0
+    """Largest norm of the gradient; 0 turns clipping off."""
+    head_factor: NonNegativeFloat = 1.0
+    """Factor on the learning rate of the classifier."""
+    descriptors: PositiveInt = 20_000
+    """Number of descriptors for pools that are initialized from data."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    maps: Literal["fp16", "bf16", "fp32"] = "fp16"  # the kept feature maps
-    keep: Literal["device", "ram"] = "device"  # where they are kept
-    cache: str = ""  # a folder that keeps them on disk too, for the next probe
-    data: Data = field(default_factory=Data)
-    augment: Augment = field(default_factory=Augment)  # its size, resize, mean, std and interpolation
+    """Seeds; every pool is trained once with each."""
+    maps: Literal["fp16", "bf16", "fp32"] = "fp16"
+    """Precision in which feature maps are kept."""
+    keep: Literal["device", "ram"] = "device"
+    """Where feature maps are kept."""
+    cache: str = ""
+    """Folder that keeps feature maps on disk for the next probe."""
+    data: Data = Data()
+    augment: Augment = Augment()
+    """Only size, resize, mean, std and interpolation are used."""
+
+    @check_field("pools", mode="before")
+    @classmethod
+    def _split_pools(cls, value: Any) -> Any:
+        """Accept a list of names without quotes, and a single name."""
+        if not isinstance(value, str):
+            return value
+        names = listed(value)
+        return [str(value)] if names is None else names
+
+    @check_table(mode="after")
+    def _check_together(self) -> Self:
+        if not self.backbone:
+            raise CovpoolError(
+                "no backbone is named: set backbone=..., as in backbone=resnet50 or torchvision/mobilenet_v2"
+            )
+        if self.weights and self.pretrained:
+            raise CovpoolError("`weights` and `pretrained` both give weights: choose one")
+        if self.held_out * self.folds > 1:
+            raise CovpoolError(
+                f"`held_out` times `folds` must be at most 1, all training images; got {self.held_out} and {self.folds}"
+            )
+        for name in ("pools", "seeds", "lr"):
+            if not getattr(self, name):
+                raise CovpoolError(f"`{name}` must have at least one value; got []")
+        chosen_pools(self)
+        return self
 
 
 def read_probe(settings: Iterable[str]) -> Probe:
-    """A probe from settings as they are typed: "key=value", the names of pools without quotes.
+    """Read a probe from settings typed as "key=value". Names of pools need no quotes.
 
     >>> read_probe(["backbone=resnet18", "pools=[avg, isqrt:iterations=3]", "augment.size=160"]).pools
     ('avg', 'isqrt:iterations=3')
@@ -55,56 +111,24 @@ def read_probe(settings: Iterable[str]) -> Probe:
     table: dict[str, Any] = {}
     for setting in settings:
         set_value(table, setting)
-    if "pools" in table:
-        names = listed(table["pools"])
-        table["pools"] = [str(table["pools"])] if names is None else names
-    probe = to_dataclass(Probe, table)
-    check_probe(probe)
-    return probe
+    return Probe(**table)
 
 
 def chosen_pools(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The pools by their label: name and options, "all" being every registered one.
+    """Return the name and the options of each pool by its label. "all" stands for every registered pool.
 
-    >>> chosen_pools(Probe(pools=("avg", "isqrt:iterations=3")))["isqrt:iterations=3"]
+    >>> chosen_pools(Probe(backbone="resnet18", pools=("avg", "isqrt:iterations=3")))["isqrt:iterations=3"]
     ('isqrt', {'iterations': 3})
     """
     labels = [name for label in probe.pools for name in (covpool.list_pools() if label == EVERY_POOL else [label])]
     return {label: _pool(label) for label in dict.fromkeys(labels)}
 
 
-def check_probe(probe: Probe) -> None:
-    """Refuse what cannot work, naming the setting, before anything is loaded."""
-    if not probe.backbone:
-        raise CovpoolError(
-            "no backbone is named: set backbone=..., as in backbone=resnet50 or torchvision/mobilenet_v2"
-        )
-    if probe.weights and probe.pretrained:
-        raise CovpoolError("`weights` and `pretrained` both give weights: choose one")
-    for name in ("epochs", "batch_size", "descriptors", "folds"):
-        check_positive_int(name, getattr(probe, name))
-    for name in ("reduce_to", "extend_lr", "momentum", "weight_decay", "head_factor", "warmup_epochs", "clip_norm"):
-        check_not_negative(name, getattr(probe, name))
-    check_data(probe.data)
-    check_augment(probe.augment)
-    if not (0 < probe.held_out < 1 and probe.held_out * probe.folds <= 1):
-        raise CovpoolError(
-            f"`held_out` must be a part of the training images, in (0, 1), `folds` of which make at most all of them; "
-            f"got held_out = {probe.held_out}, folds = {probe.folds}"
-        )
-    if not probe.lr or any(not (math.isfinite(lr) and lr > 0) for lr in probe.lr):
-        raise CovpoolError(f"`lr` must be learning rates above zero; got {list(probe.lr)}")
-    for name in ("pools", "seeds"):
-        if not getattr(probe, name):
-            raise CovpoolError(f"`{name}` must name at least one")
-    chosen_pools(probe)
-
-
 def _pool(label: str) -> tuple[str, dict[str, Any]]:
     name, *settings = label.split(":")
     names = covpool.list_pools()
     if name not in names:
-        raise CovpoolError(f"`pools` names {name!r}, which is no pool{did_you_mean(name, names)}; there are {names}")
+        raise CovpoolError(f"`pools` must name registered pools; got {name!r}{did_you_mean(name, names)}: use {names}")
     options: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -112,5 +136,5 @@ def _pool(label: str) -> tuple[str, dict[str, Any]]:
             raise CovpoolError(
                 f"options of a pool are written NAME:option=value, as in isqrt:iterations=3; got {label!r}"
             )
-        options[key] = typed(Text(value))
+        options[key] = Text(value).as_toml()
     return name, options

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from covpool._errors import CovpoolError
+from covpool._settings import is_list
 from covpool.recipe import Recipe, listed
 
 REPEATS = ("seed", "data.split")  # what is averaged over: it makes no other method of it
@@ -35,7 +35,7 @@ def read_axes(settings: Iterable[str]) -> tuple[list[Axis], list[str]]:
     for setting in settings:
         key, _, value = setting.partition("=")
         values = listed(value.strip())
-        if values is None or (is_list(key.strip()) and not all(isinstance(v, list) for v in values)):
+        if values is None or (is_list(Recipe, key.strip()) and not all(isinstance(v, list) for v in values)):
             fixed.append(setting)
             continue
         if not values:
@@ -54,23 +54,6 @@ def grid(axes: Iterable[Axis]) -> list[Point]:
     return [
         dict(zip([axis.key for axis in axes], values, strict=True)) for values in product(*(a.values for a in axes))
     ]
-
-
-def is_list(key: str) -> bool:
-    """Whether a setting of a recipe takes a list. Options of pools, whose types nobody knows here, count as single.
-
-    >>> is_list("schedule.milestones"), is_list("optimizer.lr"), is_list("pool.iterations")
-    (True, False, False)
-    """
-    kind: Any = Recipe
-    for part in key.split("."):
-        if get_origin(kind) is tuple and part.isdecimal():
-            kind = get_args(kind)[0]
-            continue
-        kind = get_type_hints(kind).get(part) if isinstance(kind, type) else None
-        if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
-            kind = next(k for k in get_args(kind) if k is not type(None))
-    return get_origin(kind) is tuple
 
 
 def _typed_again(value: object) -> str:

@@ -1,7 +1,7 @@
 """Sweep: the trainings of a grid of settings, one after another."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -138,5 +138,5 @@ def _check_same(one: Planned) -> None:
 
 def _essence(recipe: Recipe) -> Recipe:
     """A recipe without what its result does not depend on."""
-    data = replace(recipe.data, root=str(Path(recipe.data.root).expanduser().resolve()), workers=0)
-    return replace(recipe, data=data, devices=Devices(), train=replace(recipe.train, log_every=1, save_every=0))
+    data = {"root": str(Path(recipe.data.root).expanduser().resolve()), "workers": 0}
+    return recipe.changed(data=data, devices=Devices(), train={"log_every": 1, "save_every": 0})

@@ -4,9 +4,9 @@ from torch import nn
 
 import covpool
 from covpool.engine.training._build import freeze
+from covpool.engine.training._optimizer import make_optimizer, set_lr
 from covpool.models._network import Network
-from covpool.recipe._optimizer import make_optimizer, set_lr
-from covpool.recipe._schema import Optimizer
+from covpool.recipe import Optimizer
 
 
 @pytest.fixture

@@ -1,0 +1,39 @@
+"""Writing a recipe as TOML."""
+
+import json
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from covpool.recipe._schema import Recipe, flat_settings
+
+RECIPE_FILE = "recipe.toml"  # in the folder of a run: all its settings
+
+
+def to_toml(recipe: Recipe) -> str:
+    """Write every setting of a recipe, defaults included, as TOML that `read_recipe` reads back.
+
+    >>> to_toml(Recipe(name="mine")).splitlines()[:3]
+    ['name = "mine"', 'about = ""', 'seed = 0']
+    """
+    settings = {name: value for name, value in flat_settings(recipe) if name != "stages"}
+    parts = []
+    for table, own in groupby(settings.items(), lambda setting: setting[0].rpartition(".")[0]):
+        parts.append(
+            (f"[{table}]\n" if table else "") + _lines({name.rpartition(".")[2]: value for name, value in own})
+        )
+    return "\n".join([*parts, *(f"[[stages]]\n{_lines(dict(stage))}" for stage in recipe.stages)])
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(k)} = {_toml(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
