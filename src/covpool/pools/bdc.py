@@ -1,0 +1,51 @@
+"""Brownian distance covariance pooling (DeepBDC)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covpool._registry import register
+from covpool.ops import covariance, vech
+from covpool.pools._vectorization import triangle
+from covpool.pools.base import Pool
+
+EPS = 1e-5  # under the root, in the unit of the scaled squared distances, as released: keeps its slope finite at zero
+
+
+@register(
+    "bdc",
+    title="DeepBDC",
+    paper="Xie et al., Joint Distribution Matters: Deep Brownian Distance Covariance, CVPR 2022",
+    order="2",
+    formula="z = vech(double centering of sqrt(exp(t) |x_k - x_l|^2 / n + 1e-5))",
+    size="c (c + 1) / 2",
+    cost="n c^2",
+)
+class BrownianDistancePool(Pool):
+    """The upper triangle of the double-centered matrix of distances between channels.
+
+    The distance between two channels is the Euclidean distance of their values over all n positions, divided by sqrt(n)
+    and scaled by a learned temperature t.
+
+    >>> BrownianDistancePool(64)(torch.randn(2, 64, 7, 7)).shape
+    torch.Size([2, 2080])
+    """
+
+    def __init__(self, in_features: int, **common: Any) -> None:
+        super().__init__(in_features, triangle, **common)
+        self.temperature = nn.Parameter(torch.tensor(math.log(0.5)))
+
+    def multiply_adds(self, n: int, c: int) -> float:
+        return n * c**2
+
+    def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        x = x - x.mean(-1, keepdim=True)  # changes no distance, and less cancels in the next step
+        moment = covariance(x, mask=mask, weights=weights, centered=False)
+        norms = moment.diagonal(dim1=-2, dim2=-1)
+        squares = self.temperature.exp() * (norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * moment).clamp(min=0)
+        # sqrt(squares + eps) up to the constant sqrt(eps), which centering removes: zero maps give exact zeros.
+        a = squares / ((squares + EPS).sqrt() + EPS**0.5)
+        rows = a.mean(-1, keepdim=True)
+        return vech(a - rows - rows.mT + rows.mean(-2, keepdim=True))
