@@ -29,6 +29,12 @@ def break_image(path: Path) -> None:
     path.write_bytes(contents[: len(contents) // 2])
 
 
+def make_set(name: str, root: Path) -> Path:
+    """The data set `name`, with three classes."""
+    made: Path = globals()[f"make_{name}"](root)
+    return made
+
+
 def make_folder(
     root: Path,
     classes: int = 3,

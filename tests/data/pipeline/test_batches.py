@@ -1,4 +1,4 @@
-"""Batches: the same pictures whoever loads them, from wherever, in however many processes."""
+"""Batches do not depend on workers, caches or the number of processes."""
 
 import pickle
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ def equal(one: Iterable[Batch], other: Iterable[Batch]) -> bool:
     return bool(pairs) and all(torch.equal(getattr(a, f), getattr(b, f)) for a, b in pairs for f in fields)
 
 
-def test_workers_make_no_difference_and_live_on_over_epochs(splits: Splits) -> None:
+def test_workers_make_no_difference_and_survive_epochs(splits: Splits) -> None:
     alone = TrainBatches(splits.train, AUGMENT, settings(), batch_size=4, seed=1)
     helped = TrainBatches(splits.train, AUGMENT, settings(workers=2), batch_size=4, seed=1)
     for epoch in (0, 1):
         assert equal(alone.epoch(epoch), helped.epoch(epoch))
     first = {worker.pid for worker in helped._source._loader._iterator._workers}  # type: ignore[attr-defined]
-    next(helped.epoch(2))  # left in the middle
+    next(helped.epoch(2))  # an abandoned epoch
     assert equal(alone.epoch(0), helped.epoch(0))
     assert {worker.pid for worker in helped._source._loader._iterator._workers} == first  # type: ignore[attr-defined]
     test = EvalBatches(splits.test, AUGMENT, settings(workers=2), batch_size=4)
@@ -49,7 +49,7 @@ def test_workers_make_no_difference_and_live_on_over_epochs(splits: Splits) -> N
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_an_epoch_taken_up_again_is_the_rest_of_it(splits: Splits, cache: str) -> None:
+def test_a_resumed_epoch_yields_the_remaining_batches(splits: Splits, cache: str) -> None:
     whole = TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=4, seed=1)
     assert whole.steps_per_epoch == 3
     expected = list(whole.epoch(5))
@@ -60,7 +60,7 @@ def test_an_epoch_taken_up_again_is_the_rest_of_it(splits: Splits, cache: str) -
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_two_processes_see_together_what_one_sees(splits: Splits, cache: str) -> None:
+def test_two_processes_together_see_what_one_sees(splits: Splits, cache: str) -> None:
     one = TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=6, seed=2)
     two = [
         TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=3, share=Share(2, rank), seed=2)
@@ -80,7 +80,7 @@ def test_two_processes_see_together_what_one_sees(splits: Splits, cache: str) ->
     "augment",
     [AUGMENT, Augment(size=16, crop="random", resize=(20,)), Augment(size=16, scales=(18, 30), crop="random")],
 )
-def test_what_is_kept_in_memory_gives_the_same_batches(splits: Splits, augment: Augment) -> None:
+def test_a_cache_in_memory_gives_the_same_batches(splits: Splits, augment: Augment) -> None:
     files = TrainBatches(splits.train, augment, settings(), batch_size=4)
     memory = TrainBatches(splits.train, augment, settings("ram"), batch_size=4)
     assert equal(files.epoch(1), memory.epoch(1))
@@ -89,24 +89,24 @@ def test_what_is_kept_in_memory_gives_the_same_batches(splits: Splits, augment: 
     )
 
 
-def test_memory_is_shared_with_workers(splits: Splits) -> None:
+def test_workers_share_the_cache(splits: Splits) -> None:
     alone = TrainBatches(splits.train, AUGMENT, settings("ram"), batch_size=4)
     helped = TrainBatches(splits.train, AUGMENT, settings("ram", workers=2), batch_size=4)
     assert equal(alone.epoch(0), helped.epoch(0))
 
 
 @pytest.mark.parametrize("crops", [1, 10])
-def test_the_test_on_the_device_sees_the_same_pictures(splits: Splits, crops: Any) -> None:
+def test_evaluation_on_the_device_sees_the_same_inputs(splits: Splits, crops: Any) -> None:
     augment = Augment(size=16, resize=(20,), mean=(0, 0, 0), std=(1, 1, 1))
     files = EvalBatches(splits.test, augment, settings(), batch_size=4, crops=crops)
     device = EvalBatches(splits.test, augment, settings("gpu"), batch_size=4, crops=crops)
     for one, other in zip(files, device, strict=True):
         assert torch.equal(one.y, other.y) and torch.equal(one.index, other.index)
-        assert float((one.x - other.x).abs().max()) < 1e-6  # far below a grey level, 1 / 255
+        assert float((one.x - other.x).abs().max()) < 1e-6  # far below a gray level, 1 / 255
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_the_test_counts_every_picture_once_over_all_processes(splits: Splits, cache: str) -> None:
+def test_evaluation_counts_every_image_once_over_all_processes(splits: Splits, cache: str) -> None:
     whole = {
         int(i): x
         for b in EvalBatches(splits.test, AUGMENT, settings(), batch_size=15)
@@ -128,7 +128,7 @@ def test_the_test_counts_every_picture_once_over_all_processes(splits: Splits, c
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("cache", CACHES)
-def test_a_broken_picture_is_refused_by_name(splits: Splits, cache: str, workers: int) -> None:
+def test_a_broken_image_is_rejected_by_name(splits: Splits, cache: str, workers: int) -> None:
     trees.break_image(splits.train.paths[7])
     trees.break_image(splits.test.paths[2])
     with pytest.raises(BrokenImage, match=splits.train.paths[7].name):
@@ -140,7 +140,7 @@ def test_a_broken_picture_is_refused_by_name(splits: Splits, cache: str, workers
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_a_broken_picture_is_left_out_and_flagged(splits: Splits, cache: str) -> None:
+def test_a_broken_image_is_skipped_and_marked(splits: Splits, cache: str) -> None:
     plain = Augment(size=16, resize=(20,), crop="center", flip=False)
     trees.break_image(splits.train.paths[7])
     trees.break_image(splits.test.paths[2])
@@ -154,8 +154,8 @@ def test_a_broken_picture_is_left_out_and_flagged(splits: Splits, cache: str) ->
     assert batch.x.isfinite().all()
 
 
-def test_training_on_the_device_is_varied_as_from_files(splits: Splits) -> None:
-    """Not the same draws, but the same distribution: the mean over many epochs agrees."""
+def test_augmentation_on_the_device_has_the_distribution_of_the_cpu(splits: Splits) -> None:
+    """The random numbers differ, but the means over many epochs agree."""
     augment = Augment(size=12, resize=(24,), scale=(0.3, 1.0), mean=(0, 0, 0), std=(1, 1, 1))
     images = Images(splits.train.paths[:4], [0] * 4, ("one",))
     means = []
@@ -169,7 +169,7 @@ def test_training_on_the_device_is_varied_as_from_files(splits: Splits) -> None:
     assert float((means[0] - means[1]).abs().mean()) < 3 / 255
 
 
-def test_the_global_generator_is_not_touched(splits: Splits) -> None:
+def test_the_global_generator_is_unchanged(splits: Splits) -> None:
     state = torch.get_rng_state()
     for cache in CACHES:
         for _ in TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=5).epoch(0):
@@ -179,23 +179,24 @@ def test_the_global_generator_is_not_touched(splits: Splits) -> None:
 
 
 @pytest.mark.parametrize("cache", ["ram", "gpu"])
-def test_what_was_decoded_is_shared_as_long_as_the_list_of_files_lives(splits: Splits, cache: str) -> None:
-    told: list[int] = []
+def test_batches_of_the_same_files_share_a_cache(splits: Splits, cache: str) -> None:
+    reported: list[int] = []
 
     def batches(images: Images, augment: Augment = AUGMENT, batch_size: int = 4) -> TrainBatches:
-        return TrainBatches(
-            images, augment, settings(cache), batch_size=batch_size, on_progress=lambda _, done, __: told.append(done)
-        )
+        def report(what: str, done: int, total: int) -> None:
+            reported.append(done)
+
+        return TrainBatches(images, augment, settings(cache), batch_size=batch_size, on_progress=report)
 
     first, second = batches(splits.train), batches(splits.train, batch_size=5)
-    assert told == [15]
+    assert reported == [15]
     torch.testing.assert_close(next(first.epoch(0)).x, next(second.epoch(0)).x[:4], rtol=0, atol=1e-4)
     batches(splits.train, Augment(size=16, resize=(24,), crop="random"))
     batches(splits.test)
-    assert told == [15, 15, 15]
+    assert reported == [15, 15, 15]
 
 
-def test_the_time_spent_waiting_is_measured(splits: Splits) -> None:
+def test_waiting_time_is_measured(splits: Splits) -> None:
     batches = TrainBatches(splits.train, AUGMENT, settings(), batch_size=5)
     list(batches.epoch(0))
     assert 0 < batches.waited < 60
@@ -209,25 +210,25 @@ def test_the_time_spent_waiting_is_measured(splits: Splits) -> None:
         ({"batch_size": 0}, "`batch_size` must be a positive integer"),
     ],
 )
-def test_a_batch_that_cannot_be_filled_is_refused(splits: Splits, options: dict[str, Any], message: str) -> None:
+def test_a_batch_larger_than_the_set_is_rejected(splits: Splits, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TrainBatches(splits.train, AUGMENT, settings(), **options)
 
 
-def test_what_the_device_cannot_do_is_refused_with_the_way_out(splits: Splits) -> None:
+def test_unsupported_settings_on_the_device_are_rejected_with_a_remedy(splits: Splits) -> None:
     with pytest.raises(ValueError, match=r'does not support augment.randaugment.*cache = "ram"'):
         TrainBatches(splits.train, Augment(size=16, randaugment=3), settings("gpu"), batch_size=4)
     with pytest.raises(ValueError, match="ten crops of 48 pixels"):
         EvalBatches(splits.test, Augment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)
 
 
-def test_progress_of_a_cache_is_told(splits: Splits) -> None:
-    told: list[tuple[str, int, int]] = []
-    TrainBatches(splits.train, AUGMENT, settings("gpu"), batch_size=4, on_progress=lambda *now: told.append(now))
-    assert told[-1] == ("decoding images", 15, 15)
+def test_filling_a_cache_reports_progress(splits: Splits) -> None:
+    reported: list[tuple[str, int, int]] = []
+    TrainBatches(splits.train, AUGMENT, settings("gpu"), batch_size=4, on_progress=lambda *now: reported.append(now))
+    assert reported[-1] == ("decoding images", 15, 15)
 
 
-def test_samples_travel_to_spawned_workers(splits: Splits) -> None:
+def test_samples_can_be_pickled_for_spawned_workers(splits: Splits) -> None:
     for cache in ("none", "ram"):
         batches = TrainBatches(splits.train, AUGMENT, settings(cache), batch_size=4)
         samples = batches._source._loader.dataset  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Colour of a batch, against torchvision one picture at a time."""
+"""Color operations on a batch, compared with torchvision on single images."""
 
 import torch
 from torchvision.transforms import v2
@@ -20,25 +20,25 @@ def draws() -> boxes.Draws:
     return found._replace(color=found.color.float())
 
 
-def test_normalisation_is_torchvisions() -> None:
+def test_normalization_matches_torchvision() -> None:
     augment = Augment()
     expected = v2.functional.normalize(batch(), list(augment.mean), list(augment.std))
     torch.testing.assert_close(Color(augment, CPU).normalize(batch()), expected)
     torch.testing.assert_close(Color(augment, CPU).augment(batch(), draws()), expected)
 
 
-def test_jitter_is_torchvisions_brightness_contrast_saturation() -> None:
+def test_jitter_matches_brightness_contrast_saturation_of_torchvision() -> None:
     augment = Augment(color_jitter=0.4, mean=(0, 0, 0), std=(1, 1, 1))
     x = Color(augment, CPU).augment(batch(), draws())
-    for one, picture, uniform in zip(x, batch(), draws().color, strict=True):
+    for one, image, uniform in zip(x, batch(), draws().color, strict=True):
         brightness, contrast, saturation = (0.6 + 0.8 * uniform).tolist()
-        expected = v2.functional.adjust_brightness(picture, brightness)
+        expected = v2.functional.adjust_brightness(image, brightness)
         expected = v2.functional.adjust_contrast(expected, contrast)
         expected = v2.functional.adjust_saturation(expected, saturation)
         torch.testing.assert_close(one, expected, rtol=0, atol=1e-5)
 
 
-def test_noise_is_a_shift_along_the_principal_axes() -> None:
+def test_noise_shifts_colors_along_the_principal_axes() -> None:
     augment = Augment(pca_noise=0.1, mean=(0, 0, 0), std=(1, 1, 1))
     shifts = Color(augment, CPU).augment(batch(), draws()) - batch()
     for shift, normal in zip(shifts, draws().noise, strict=True):

@@ -1,4 +1,4 @@
-"""Pictures decoded once and kept in memory."""
+"""Images decoded once and kept in memory."""
 
 import pickle
 from pathlib import Path
@@ -19,24 +19,24 @@ def images(tmp_path: Path) -> Images:
     return open_data(Data(root=str(trees.make_folder(tmp_path, per_class=3)))).train
 
 
-@pytest.mark.parametrize("piece", [1, 4, 9, 100])
-def test_what_is_kept_is_what_would_be_read(images: Images, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "BLOCK", piece)
+@pytest.mark.parametrize("block", [1, 4, 9, 100])
+def test_cached_images_equal_the_files(images: Images, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "BLOCK", block)
     prepare = resize(Augment(resize=(20,)))
-    told: list[tuple[int, int]] = []
-    decoded = memory.DecodedImages(images, prepare, lambda _, done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    decoded = memory.DecodedImages(images, prepare, lambda _, done, total: reported.append((done, total)))
     for kept in (decoded, pickle.loads(pickle.dumps(decoded))):
         for i in range(9):
             assert np.array_equal(np.asarray(kept.load(i)), np.asarray(prepare(images.load(i))))
     assert len(decoded) == 9 and decoded.targets == images.targets
-    assert told[-1] == (9, 9) and [done for done, _ in told] == sorted({done for done, _ in told})
+    assert reported[-1] == (9, 9) and [done for done, _ in reported] == sorted({done for done, _ in reported})
 
 
-@pytest.mark.parametrize("piece", [1, 4])
-def test_a_broken_picture_is_remembered_with_its_reason(
-    images: Images, piece: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("block", [1, 4])
+def test_a_broken_image_is_recorded_with_its_reason(
+    images: Images, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "BLOCK", piece)
+    monkeypatch.setattr(memory, "BLOCK", block)
     trees.break_image(images.paths[4])
     decoded = memory.DecodedImages(images, lambda image: image)
     assert list(decoded.reasons) == [4] and decoded.sizes[4].tolist() == [0, 0]
@@ -45,14 +45,14 @@ def test_a_broken_picture_is_remembered_with_its_reason(
     assert np.array_equal(np.asarray(decoded.load(5)), np.asarray(images.load(5)))
 
 
-def test_progress_is_told_often_enough_to_stop_there(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_often_enough_to_interrupt(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "AT_ONCE", 2)
-    told: list[int] = []
-    memory.DecodedImages(images, lambda image: image, lambda _, done, total: told.append(done))
-    assert told == [2, 4, 6, 8, 9]
+    reported: list[int] = []
+    memory.DecodedImages(images, lambda image: image, lambda _, done, total: reported.append(done))
+    assert reported == [2, 4, 6, 8, 9]
 
 
-def test_an_error_while_decoding_comes_through_at_once(images: Images) -> None:
+def test_an_error_while_decoding_is_raised_at_once(images: Images) -> None:
     def prepare(image: object) -> object:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Workers: Ctrl-C ends them with their parent, who alone answers it, and what they complain of arrives unchanged."""
+"""Workers: Ctrl-C ends them with their parent, and their errors arrive unchanged."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_ctrl_c_ends_everything_and_the_parent_alone_answers_it(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_with_one_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(trees.make_folder(tmp_path))]
     program = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -47,14 +47,14 @@ def test_ctrl_c_ends_everything_and_the_parent_alone_answers_it(tmp_path: Path) 
     assert program.stdout is not None
     workers = [int(pid) for pid in program.stdout.readline().split()]
     assert len(workers) == 2 and all(map(alive, workers))
-    os.killpg(program.pid, signal.SIGINT)  # the terminal sends it to all of them
+    os.killpg(program.pid, signal.SIGINT)  # a terminal sends it to all processes
     _, errors = program.communicate(timeout=60)
-    # The thread by which Python hands over file descriptors may complain of a broken pipe: that is not an answer.
+    # Python's thread that passes file descriptors between processes may also report a broken pipe.
     assert program.returncode != 0 and errors.count("KeyboardInterrupt") == 1
     assert not any(map(alive, workers))
 
 
-def test_keys_are_those_of_the_epoch_that_was_set() -> None:
+def test_keys_follow_the_epoch_that_was_set() -> None:
     keys = Keys()
     assert list(keys) == []
     keys.rows, keys.epoch = [torch.tensor([4, 2]), torch.tensor([1])], 3
@@ -68,13 +68,13 @@ def test_collating_keeps_order_and_reasons() -> None:
     assert reasons == ["", "cut off", ""]
 
 
-def test_the_first_error_among_samples_takes_the_place_of_the_batch() -> None:
+def test_the_first_error_among_samples_replaces_the_batch() -> None:
     sample, errors = Sample(torch.zeros(3, 2, 2), 0, 0, ""), [CovpoolError("one"), CovpoolError("two")]
     assert collate([sample, *errors]) is errors[0]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_mistake_that_a_worker_finds_is_told_in_the_same_words(workers: int, tmp_path: Path) -> None:
+def test_an_error_in_a_worker_keeps_its_message(workers: int, tmp_path: Path) -> None:
     data = Data(root=str(trees.make_folder(tmp_path)), workers=workers, broken="skip")
     splits = open_data(data)
     with pytest.raises(ValueError, match=r"^ten crops of 64 pixels need images at least as large; got 32 x ") as caught:
@@ -87,7 +87,7 @@ def test_a_mistake_that_a_worker_finds_is_told_in_the_same_words(workers: int, t
     assert isinstance(caught.value, CovpoolError)
 
 
-def test_a_fault_of_the_program_is_left_to_torch(tmp_path: Path) -> None:
+def test_a_bug_in_a_worker_is_reported_by_torch(tmp_path: Path) -> None:
     images = open_data(Data(root=str(trees.make_folder(tmp_path)))).train
     with pytest.raises(ValueError, match="invalid literal"):
         Attempts(Samples(images, lambda _: torch.zeros(int("a fault"))))[0, 0]

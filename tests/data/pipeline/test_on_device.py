@@ -22,11 +22,11 @@ from covpool.data.pipeline._transforms import Crops
 
 SIZES = [(40, 32), (33, 60), (20, 20), (70, 31), (64, 64), (25, 97), (50, 50), (31, 31)]  # width, height
 AUGMENT = Augment(size=16, color_jitter=0.2, pca_noise=0.1)
-OPERATIONS = 110  # that a group may take: on a GPU the host pays for each, however small the pictures are
+OPERATIONS = 110  # limit per group; on a GPU the host spends time on each, however small the images are
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> on_device.DeviceImages:
+def images(tmp_path: Path) -> on_device.DeviceImages:
     paths = [trees.write_image(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
     decoded = DecodedImages(Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES))), lambda image: image)
     return on_device.DeviceImages(decoded, torch.device("cpu"))
@@ -37,9 +37,9 @@ def rows(*lengths: int) -> list[Tensor]:
     return [torch.randint(len(SIZES), (length,), generator=generator) for length in lengths]
 
 
-def pixels(pictures: list[Tensor], crops: int = 1) -> int:
-    """That a group of these batches takes at 16 pixels, from the sizes as they were written."""
-    chosen = [SIZES[i] for row in pictures for i in row.tolist()]
+def pixels(order: list[Tensor], crops: int = 1) -> int:
+    """Pixels of a group of these batches at input size 16, from the sizes of the files."""
+    chosen = [SIZES[i] for row in order for i in row.tolist()]
     height, width = (32 * ((max(sides) + 31) // 32) for sides in zip(*chosen, strict=True))
     return len(chosen) * crops * max(height * width, 16 * 16)
 
@@ -49,7 +49,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 class Counted(TorchDispatchMode):
-    """How many operations there were."""
+    """Counts operations."""
 
     count = 0
 
@@ -58,7 +58,7 @@ class Counted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_the_next_readable_picture_stands_in() -> None:
+def test_the_next_readable_image_replaces_a_broken_one() -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         broken = torch.rand(9, generator=generator) < 0.6
@@ -75,7 +75,7 @@ def test_pixels_are_packed_in_order() -> None:
     assert packed.view(torch.uint8).view(4, 4)[:, :3].tolist() == torch.cat(blocks).tolist()
 
 
-def test_too_little_room_on_the_device_is_told_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_device_memory_is_an_error_before_copying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * 2**30, 8 * 2**30))
     on_device._check_memory(2**30, torch.device("cuda"))
     with pytest.raises(ValueError, match=r'needs 3.0 GiB .* 4.0 of 8.0 GiB are free on cuda: .* cache = "ram"'):
@@ -84,7 +84,7 @@ def test_too_little_room_on_the_device_is_told_before_anything_is_sent(monkeypat
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of regions of every group that is made."""
+    """The number of regions in every group."""
     counts: list[int] = []
 
     def cut(pixels: Tensor, starts: Tensor, *args: Any, **options: Any) -> Tensor:
@@ -97,11 +97,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("augment", [AUGMENT, Augment(size=16, interpolation="bicubic", crop="random")])
-def test_an_epoch_taken_up_inside_a_group_has_the_same_bits(
-    pictures: on_device.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
+def test_an_epoch_resumed_inside_a_group_is_bitwise_equal(
+    images: on_device.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
 ) -> None:
     monkeypatch.setattr(on_device, "GROUP_PIXELS", 100_000)
-    source = on_device.DeviceSource(pictures, augment, seed=3)
+    source = on_device.DeviceSource(images, augment, seed=3)
     order = rows(*[3] * 11)
     whole = list(source.batches(order, 2))
     groups = made.copy()
@@ -112,16 +112,16 @@ def test_an_epoch_taken_up_inside_a_group_has_the_same_bits(
         assert len(rest) == 11 - start and all(map(same, rest, whole[start:]))
         assert made == [
             n for i, n in enumerate(groups) if sum(groups[: i + 1]) > 3 * start
-        ]  # whole, and none for nothing
+        ]  # whole groups, and none that is not needed
 
 
 @pytest.mark.parametrize(("seed", "crops"), [(3, 1), (None, 1), (None, 10)])
-def test_a_group_holds_what_its_batches_would_alone(
-    pictures: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
+def test_grouping_does_not_change_the_batches(
+    images: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
 ) -> None:
     augment = AUGMENT if seed is not None else Augment(size=16)
-    source = on_device.DeviceSource(pictures, augment, seed=seed, crops=crops)
-    order = [*rows(4, 4, 4), torch.tensor([5, -1 if seed is None else 2])]  # a shorter last one, as in a test
+    source = on_device.DeviceSource(images, augment, seed=seed, crops=crops)
+    order = [*rows(4, 4, 4), torch.tensor([5, -1 if seed is None else 2])]  # a shorter last batch, as in evaluation
     together = list(source.batches(order, 1))
     monkeypatch.setattr(on_device, "GROUP_PIXELS", 0)
     alone = list(source.batches(order, 1))
@@ -135,8 +135,8 @@ def test_a_group_holds_what_its_batches_would_alone(
 
 @pytest.mark.parametrize("crops", [1, 10])
 @pytest.mark.parametrize("limit", [0, 30_000, 100_000, 10**9])
-def test_groups_are_as_long_as_their_limit_allows(
-    pictures: on_device.DeviceImages,
+def test_groups_are_as_large_as_the_limit_allows(
+    images: on_device.DeviceImages,
     made: list[int],
     monkeypatch: pytest.MonkeyPatch,
     limit: int,
@@ -144,7 +144,7 @@ def test_groups_are_as_long_as_their_limit_allows(
 ) -> None:
     monkeypatch.setattr(on_device, "GROUP_PIXELS", limit)
     order = rows(3, 1, 4, 4, 2, 4, 4, 4, 1, 4)
-    list(on_device.DeviceSource(pictures, Augment(size=16), crops=crops).batches(order, 0))
+    list(on_device.DeviceSource(images, Augment(size=16), crops=crops).batches(order, 0))
     left = order
     for regions in made:
         count = next(n for n in range(1, len(left) + 1) if sum(map(len, left[:n])) * crops == regions)
@@ -156,24 +156,24 @@ def test_groups_are_as_long_as_their_limit_allows(
 
 
 @pytest.mark.parametrize(("size", "together"), [((128, 128), 16), ((160, 160), 10), ((448, 448), 1), ((900, 448), 1)])
-def test_small_pictures_go_together_and_large_ones_do_not(
-    pictures: on_device.DeviceImages, size: tuple[int, int], together: int
+def test_small_images_are_grouped_and_large_ones_are_not(
+    images: on_device.DeviceImages, size: tuple[int, int], together: int
 ) -> None:
-    source = on_device.DeviceSource(pictures, Augment(size=min(size)))
+    source = on_device.DeviceSource(images, Augment(size=min(size)))
     groups = source._groups([64] * 33, torch.tensor([size] * 64 * 33))
     assert {group.stop - group.first for group in groups[:-1]} == {together} and groups[-1].stop == 33
 
 
 @pytest.mark.parametrize("together", [1, 8])
-def test_the_host_names_few_operations_per_group(
-    pictures: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, together: int
+def test_a_group_launches_few_operations(
+    images: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     order = [torch.tensor([0, 4, 6])] * 16
     monkeypatch.setattr(on_device, "GROUP_PIXELS", together * pixels(order[:1]))
-    source = on_device.DeviceSource(pictures, Augment(size=16), seed=0)
+    source = on_device.DeviceSource(images, Augment(size=16), seed=0)
     counts = []
     for batches in (8, 16):
         with Counted() as counted:
             assert len(list(source.batches(order[:batches], 0))) == batches
         counts.append(counted.count)
-    assert counts[1] - counts[0] <= 8 / together * OPERATIONS  # what an epoch costs whatever its length is not in it
+    assert counts[1] - counts[0] <= 8 / together * OPERATIONS  # without the fixed cost of an epoch

@@ -1,4 +1,4 @@
-"""Which picture comes when."""
+"""The order of images in an epoch."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ EPOCH = {"seed": 3, "epoch": 2}
 
 
 @pytest.mark.parametrize(("count", "batch_size", "world_size"), [(24, 2, 3), (25, 4, 2), (7, 7, 1), (9, 2, 4)])
-def test_processes_see_together_what_one_with_the_whole_batch_sees(
+def test_processes_together_see_what_one_with_the_whole_batch_sees(
     count: int, batch_size: int, world_size: int
 ) -> None:
     whole = order.train_order(count, batch_size * world_size, Share(), **EPOCH)
@@ -20,10 +20,10 @@ def test_processes_see_together_what_one_with_the_whole_batch_sees(
         assert torch.equal(torch.cat([share[step] for share in shares]).sort().values, row.sort().values)
         for rank, share in enumerate(shares):
             assert torch.equal(share[step], row[rank::world_size])
-    assert len(whole.unique()) == whole.numel()  # no picture twice in an epoch
+    assert len(whole.unique()) == whole.numel()  # no image appears twice in an epoch
 
 
-def test_an_epoch_has_its_own_order_which_depends_on_the_seed() -> None:
+def test_the_order_depends_on_epoch_and_seed() -> None:
     def of(seed: int, epoch: int) -> torch.Tensor:
         return order.train_order(100, 100, Share(), seed=seed, epoch=epoch)
 
@@ -37,7 +37,7 @@ def test_an_epoch_has_its_own_order_which_depends_on_the_seed() -> None:
 
 @pytest.mark.parametrize("count", [1, 5, 8, 9])
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_the_test_shows_every_picture_once_and_everybody_has_as_many_batches(count: int, world_size: int) -> None:
+def test_evaluation_shows_every_image_once_and_all_processes_have_equal_batches(count: int, world_size: int) -> None:
     shares = [order.eval_order(count, 2, Share(world_size, rank)) for rank in range(world_size)]
     shapes = {tuple(len(batch) for batch in share) for share in shares}
     assert len(shapes) == 1

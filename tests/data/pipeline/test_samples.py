@@ -1,4 +1,4 @@
-"""Samples whose draws depend on (seed, epoch, index) alone."""
+"""Random numbers of a sample depend on (seed, epoch, index) alone."""
 
 import pickle
 import random
@@ -31,11 +31,11 @@ def test_a_sample_depends_on_seed_epoch_and_index_alone(images: Images) -> None:
     assert all(map(torch.equal, forward, backward))
     assert not torch.equal(samples[3, 0].x, forward[0])
     assert not torch.equal(Samples(images, train_transform(AUGMENT), seed=2)[2, 0].x, forward[0])
-    again = pickle.loads(pickle.dumps(samples))  # as a spawned worker gets it
+    again = pickle.loads(pickle.dumps(samples))  # as a spawned worker receives it
     assert torch.equal(again[2, 4].x, forward[4]) and again[2, 4].y == images.targets[4] == 2
 
 
-def test_the_generators_of_the_run_are_left_as_they_were(images: Images) -> None:
+def test_global_generators_are_restored(images: Images) -> None:
     torch.manual_seed(5)
     random.seed(5)
     expected = torch.rand(3), random.random()
@@ -49,11 +49,11 @@ def test_the_generators_of_the_run_are_left_as_they_were(images: Images) -> None
     assert torch.equal(torch.rand(3), expected[0])
 
 
-def test_in_training_the_next_readable_picture_stands_in(images: Images) -> None:
+def test_in_training_the_next_readable_image_replaces_a_broken_one(images: Images) -> None:
     trees.break_image(images.paths[4])
     trees.break_image(images.paths[5])
     samples = Samples(images, train_transform(Augment(size=16, flip=False, crop="center", resize=(20,))))
-    for index in (4, 5):  # after the last comes the first
+    for index in (4, 5):  # the first image follows the last
         assert torch.equal(samples[0, index].x, samples[0, 0].x)
         assert (samples[0, index].y, samples[0, index].index) == (0, index) and samples[0, index].reason
     assert samples[0, 0].reason == ""
@@ -63,7 +63,7 @@ def test_in_training_the_next_readable_picture_stands_in(images: Images) -> None
         samples[0, 1]
 
 
-def test_in_the_test_a_blank_stands_in_and_its_class_is_unknown(images: Images) -> None:
+def test_in_evaluation_a_blank_of_unknown_class_replaces_a_broken_image(images: Images) -> None:
     trees.break_image(images.paths[1])
     samples = Samples(images, train_transform(AUGMENT), blank=torch.zeros(3, 16, 16))
     broken, padding = samples[0, 1], samples[0, PADDING]

@@ -1,4 +1,4 @@
-"""From picture to input, against PIL and numpy written out."""
+"""Transforms, compared with direct computations in PIL and numpy."""
 
 import json
 import pickle
@@ -16,7 +16,7 @@ from covpool.data.pipeline._samples import drawing
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
-def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+def make_image(width: int, height: int, seed: int = 0) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
@@ -28,17 +28,17 @@ def expected(image: Image.Image) -> np.ndarray[Any, Any]:
     ("resize", "width", "height", "to", "box"),
     [
         ((20,), 60, 40, (30, 20), (7, 2, 23, 18)),  # CUB: shorter side, central crop
-        ((20, 20), 60, 40, (20, 20), (2, 2, 18, 18)),  # Aircraft: no aspect
-        ((), 24, 18, (24, 18), (4, 1, 20, 17)),  # as it is
+        ((20, 20), 60, 40, (20, 20), (2, 2, 18, 18)),  # Aircraft: aspect ratio not kept
+        ((), 24, 18, (24, 18), (4, 1, 20, 17)),  # no resize
         ((16, 16), 60, 40, (16, 16), (0, 0, 16, 16)),  # Cars: nothing to crop
     ],
 )
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_the_tests_picture_is_resized_and_cut_in_the_middle(
+def test_a_test_image_is_resized_and_center_cropped(
     resize: tuple[int, ...], width: int, height: int, to: tuple[int, int], box: tuple[int, ...], interpolation: Any
 ) -> None:
     augment = Augment(size=16, resize=resize, interpolation=interpolation)
-    image = picture(width, height)
+    image = make_image(width, height)
     resized = image.resize(to, Image.Resampling[interpolation.upper()])
     x = transforms.eval_transform(augment)(image)
     assert x.dtype == torch.float32
@@ -50,22 +50,22 @@ def test_the_tests_picture_is_resized_and_cut_in_the_middle(
     assert torch.equal(transforms.train_transform(plain)(image), x)
 
 
-def test_ten_crops_are_corners_and_centre_and_the_same_of_the_mirror_image() -> None:
-    image = picture(24, 20)
+def test_ten_crops_are_corners_and_center_plain_and_flipped() -> None:
+    image = make_image(24, 20)
     x = transforms.eval_transform(Augment(size=16, resize=()), crops=10)(image)
     flipped = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     boxes = [(0, 0), (8, 0), (0, 4), (8, 4), (4, 2)]
     for i, (source, (left, top)) in enumerate((s, box) for s in (image, flipped) for box in boxes):
         np.testing.assert_allclose(x[i].numpy(), expected(source.crop((left, top, left + 16, top + 16))), atol=1e-6)
     with pytest.raises(ValueError, match="ten crops of 16 pixels need images at least as large; got 9 x 30"):
-        transforms.eval_transform(Augment(size=16, resize=()), crops=10)(picture(30, 9))
-    with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before a picture is read
+        transforms.eval_transform(Augment(size=16, resize=()), crops=10)(make_image(30, 9))
+    with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before any image is read
         transforms.eval_transform(Augment(size=16, resize=(12, 20)), crops=10)
 
 
-def test_a_random_crop_is_some_part_of_the_resized_picture_or_of_its_mirror_image() -> None:
+def test_a_random_crop_is_a_region_of_the_resized_image_plain_or_flipped() -> None:
     augment = Augment(size=6, resize=(8, 9), crop="random", mean=(0, 0, 0), std=(1, 1, 1))
-    image = picture(30, 40)
+    image = make_image(30, 40)
     resized = np.asarray(image.resize((9, 8), Image.Resampling.BILINEAR)) / 255
     crops = {
         (top, left, flipped): resized[top : top + 6, left : left + 6][:, :: -1 if flipped else 1]
@@ -88,7 +88,7 @@ def test_scale_jitter_draws_the_shorter_side() -> None:
     for seed in range(100):
         with drawing(seed):
             x = transforms.train_transform(augment)(flat)
-        slopes.append(float((x[0, 8, 12] - x[0, 8, 4]) / 8))  # grey per pixel: 1 / shorter side
+        slopes.append(float((x[0, 8, 12] - x[0, 8, 4]) / 8))  # gray levels per pixel: 1 / shorter side
     sides = [1 / slope for slope in slopes]
     assert min(sides) < 17.5 and max(sides) > 30.5 and np.mean(sides) == pytest.approx(24, abs=1.5)
 
@@ -112,18 +112,18 @@ def test_random_resized_crops_follow_scale_and_ratio() -> None:
     )
 
 
-def test_pca_noise_shifts_colours_along_the_principal_axes() -> None:
+def test_pca_noise_shifts_colors_along_the_principal_axes() -> None:
     noise = transforms.PCANoise(0.1)
     torch.manual_seed(0)
     shifts = torch.stack([noise(torch.zeros(3, 2, 2)) for _ in range(4000)])
-    assert torch.equal(shifts[..., 0, 0], shifts[..., 1, 1])  # one colour for the whole picture
+    assert torch.equal(shifts[..., 0, 0], shifts[..., 1, 1])  # one color for the whole image
     vectors, values = transforms.PCA_VECTORS.double(), transforms.PCA_VALUES.double()
     covariance = 0.01 * vectors @ torch.diag(values**2) @ vectors.T
     torch.testing.assert_close(shifts[..., 0, 0].double().T.cov(), covariance, rtol=0.1, atol=1e-6)
     torch.testing.assert_close(vectors.T @ vectors, torch.eye(3).double(), rtol=0, atol=1e-3)
 
 
-def test_sizes_that_make_no_sense_are_refused() -> None:
+def test_invalid_sizes_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"`augment.resize` must be .*; got \[1, 2, 3\]"):
         transforms.eval_transform(Augment(resize=(1, 2, 3)))
     for scales in ((256,), (512, 256)):
@@ -131,7 +131,7 @@ def test_sizes_that_make_no_sense_are_refused() -> None:
             transforms.train_transform(Augment(crop="random", scales=scales))
 
 
-def test_every_transform_travels_to_a_worker() -> None:
+def test_every_transform_can_be_pickled() -> None:
     full = Augment(size=16, color_jitter=0.2, pca_noise=0.1, randaugment=3)
     for transform in (
         transforms.train_transform(full),
@@ -140,6 +140,6 @@ def test_every_transform_travels_to_a_worker() -> None:
         transforms.eval_transform(Augment(size=16, resize=())),
     ):
         with drawing(0):
-            x = transform(picture(40, 30))
+            x = transform(make_image(40, 30))
         with drawing(0):
-            assert torch.equal(pickle.loads(pickle.dumps(transform))(picture(40, 30)), x)
+            assert torch.equal(pickle.loads(pickle.dumps(transform))(make_image(40, 30)), x)
