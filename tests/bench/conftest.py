@@ -1,4 +1,4 @@
-"""No test is about time: the benchmark need not wait for the machine to settle."""
+"""No test depends on timings: do not wait for the machine to settle."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No operation is left out, and each says what it gives."""
+"""The benchmark covers every operation."""
 
 import torch
 
@@ -12,7 +12,7 @@ NOT_MEASURED = {  # not applied to features, or parts of other operations
 }
 
 
-def test_all_operations_are_there_and_can_be_differentiated() -> None:
+def test_every_operation_is_there_and_differentiable() -> None:
     found = every_operation(8, torch.device("cpu"))
     assert set(found) == set(ops.__all__) - NOT_MEASURED
     assert next(iter(found)) == "covariance"

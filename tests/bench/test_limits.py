@@ -1,4 +1,4 @@
-"""What a device can do, and the share a pool reaches, against the formulas by hand."""
+"""Limits of a device and the share that a pool reaches, against formulas by hand."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Steps on pictures beside the same steps on random tensors."""
+"""Training steps on images beside the same steps on random tensors."""
 
 from pathlib import Path
 
@@ -12,5 +12,5 @@ from trees import make_folder
 def test_both_kinds_are_measured_on_the_same_steps(tmp_path: Path) -> None:
     root = make_folder(tmp_path, classes=2, per_class=4)
     records = list(measure_loading("test_resnet", str(root), torch.device("cpu"), batch=4, size=32))
-    assert [r.name.split(", ")[1] for r in records] == ["random tensors", "pictures"]
+    assert [r.name.split(", ")[1] for r in records] == ["random tensors", "images"]
     assert records[0].ratio == 1.0 and records[1].extra["images_per_s"] == pytest.approx(4e3 / records[1].median_ms)

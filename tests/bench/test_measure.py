@@ -16,17 +16,17 @@ def test_one_value_and_an_outlier() -> None:
     assert Timing.of([1.0, 1.0, 1.0, 1.0, 1000.0]).median == 1.0
 
 
-def test_calls_take_turns_and_are_all_repeated() -> None:
+def test_calls_are_interleaved_and_repeated() -> None:
     order: list[str] = []
     calls = {name: lambda name=name: order.append(name) for name in ("a", "b", "c")}
     timings = time_interleaved(calls, CPU, 0.0)
     assert list(timings) == ["a", "b", "c"]
     assert all(t.p20 <= t.median <= t.p80 for t in timings.values())
     measured = "".join(order)
-    assert measured.endswith("abcabcabcabcabc"), "at least five rounds, in turns"
+    assert measured.endswith("abcabcabcabcabc"), "at least five rounds"
 
 
-def test_what_only_an_accelerator_tells_is_none_on_a_cpu() -> None:
+def test_gpu_measurements_are_none_on_a_cpu() -> None:
     synchronize(CPU)
     assert peak_memory(lambda: torch.ones(3), CPU) is None
     assert count_launches(lambda: torch.ones(3), CPU) is None

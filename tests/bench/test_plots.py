@@ -1,4 +1,4 @@
-"""The plots: which records go into which panel."""
+"""Plots of benchmark records."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_curves_are_drawn_from_the_records_of_their_suite(tmp_path: Path) -> Non
     assert (tmp_path / "curves.png").read_bytes()[1:4] == b"PNG"
 
 
-def test_no_curves_is_said(tmp_path: Path) -> None:
+def test_a_file_without_curves_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="covpool bench curves"):
         plot_curves([record("a", (1, 1, 1), 1.0, "isqrt")], tmp_path / "curves.png")
 

@@ -9,7 +9,7 @@ from covpool.bench._record import Record, environment, write_records
 RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
 
 
-def test_records_are_lines_of_json_that_say_where_they_come_from(tmp_path: Path) -> None:
+def test_records_are_json_lines_with_their_environment(tmp_path: Path) -> None:
     path = tmp_path / "new" / "records.jsonl"
     where = environment(torch.device("cpu"), seed=7)
     write_records(path, [RECORD, RECORD], where)
@@ -23,7 +23,7 @@ def test_records_are_lines_of_json_that_say_where_they_come_from(tmp_path: Path)
     assert (line["value_error"], line["gradient_error"], line["seed"]) == (1e-6, None, 7)
 
 
-def test_the_environment_is_told() -> None:
+def test_the_environment_is_recorded() -> None:
     where = environment(torch.device("cpu"), seed=0)
     assert where["torch"] == torch.__version__ and "CPU" in where["device"]
     assert where["command"].startswith("covpool")
@@ -37,7 +37,7 @@ def test_a_tree_without_history_can_state_its_commit(monkeypatch: pytest.MonkeyP
     assert environment(torch.device("cpu"), seed=0)["commit"] == "abc1234"
 
 
-def test_an_error_that_is_no_number_is_written_as_a_word(tmp_path: Path) -> None:
+def test_nan_is_written_as_a_string(tmp_path: Path) -> None:
     failed = Record("mpn", "autograd", (2, 4, 4), "forward", 1.0, 1.0, 1.0, gradient_error=float("nan"))
     write_records(tmp_path / "records.jsonl", [failed], {})
     assert json.loads((tmp_path / "records.jsonl").read_text())["gradient_error"] == "nan"

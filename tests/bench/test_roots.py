@@ -1,4 +1,4 @@
-"""The ways to a square root: what they keep for the backward, and how far from the exact one they are."""
+"""Algorithms for the square root: memory saved for the backward pass, and error."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def test_saved_memory_counts_each_storage_once() -> None:
     assert saved_memory(lambda: (x * x).sum()) == pytest.approx(1.0), "both operands are one storage"
 
 
-def test_the_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_iterations_come_closer_to_the_exact_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(roots.SHAPES, "cpu", (2, 24, 8))
     found = {record.name: record for record in run_suite("roots", CPU, seconds=0.0)}
     assert len(found) == 7 and all(record.extra["saved_mib"] > 0 for record in found.values())
@@ -25,4 +25,4 @@ def test_the_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in (roots.EXACT, "improved_bcnn, NS 5, exact Lyapunov", "improved_bcnn, NS 20, iterative Lyapunov 20")
     )
     assert exact is not None and few is not None and many is not None
-    assert exact < 1e-4 and many < 1e-3 < few, "five iterations are not the root, twenty nearly are"
+    assert exact < 1e-4 and many < 1e-3 < few, "five iterations are rough, twenty are close"

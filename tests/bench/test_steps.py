@@ -1,4 +1,4 @@
-"""Training steps and their parts: which are measured, and in what the records say of them."""
+"""Training steps and the parts of a head."""
 
 import pytest
 import torch
@@ -12,10 +12,10 @@ HEADS = ("avg", "isqrt")
 
 @pytest.fixture(autouse=True)
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes a minute
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # compiling takes a minute
 
 
-def test_several_batches_make_a_curve_of_eager_steps() -> None:
+def test_several_batch_sizes_give_a_curve_of_eager_steps() -> None:
     records = list(measure_model("torchvision/resnet18", CPU, 0.0, batches=(2, 3), size=32, heads=HEADS))
     assert [(r.suite, r.name.split()[1], r.shape[0]) for r in records] == [
         ("steps", head, batch) for batch in (2, 3) for head in HEADS
@@ -24,7 +24,7 @@ def test_several_batches_make_a_curve_of_eager_steps() -> None:
     assert [r.ratio for r in records if r.name.endswith("avg")] == [1.0, 1.0]
 
 
-def test_one_batch_is_looked_into_closely() -> None:
+def test_a_single_batch_size_adds_compiled_steps_and_parts() -> None:
     records = list(measure_model("torchvision/resnet18", CPU, 0.0, batches=(2,), size=32, heads=HEADS))
     assert [r.suite for r in records[:4]] == ["steps"] * 2 + ["steps, compiled"] * 2
     parts = records[4:]
@@ -32,6 +32,6 @@ def test_one_batch_is_looked_into_closely() -> None:
     assert {r.shape for r in parts} == {(2, 512, 2, 2)}, "the maps with the last stride removed"
 
 
-def test_a_backbone_of_few_channels() -> None:
+def test_a_backbone_with_few_channels() -> None:
     names = {r.name for r in head_parts(24, 2, 3, CPU, 0.0)}
     assert {"reduction", "isqrt pool", "classifier"} < names

@@ -10,7 +10,7 @@ from covpool.bench._candidates import Comparison
 from covpool.bench._compare import compare
 
 CPU = torch.device("cpu")
-SHAPE = (2, 24, 8)  # well-conditioned: float32 must not be the reason of an error
+SHAPE = (2, 24, 8)  # well-conditioned, so that float32 does not cause errors
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(suites.POOL_SHAPE, "cpu", SHAPE)
     monkeypatch.setitem(suites.ISQRT_SHAPES, "cpu", (SHAPE,))
     monkeypatch.setitem(suites.MPN_SHAPES, "cpu", (SHAPE,))
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # which takes a minute
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # compiling takes a minute
 
 
 def errors(record: Record) -> tuple[float, float]:
@@ -27,7 +27,7 @@ def errors(record: Record) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("suite", ["isqrt", "mpn", "operations", "pools"])
-def test_a_suite_gives_times_with_small_errors_beside_them(suite: str) -> None:
+def test_a_suite_gives_times_and_small_errors(suite: str) -> None:
     records = list(run_suite(suite, CPU, seconds=0.0))
     assert suite in SUITES and len(records) > 1
     for record in records:
@@ -36,7 +36,7 @@ def test_a_suite_gives_times_with_small_errors_beside_them(suite: str) -> None:
         assert record.shape == SHAPE and record.passes == "forward+backward"
 
 
-def test_the_yardstick_comes_first_and_has_ratio_one() -> None:
+def test_the_baseline_comes_first_with_ratio_one() -> None:
     records = list(run_suite("isqrt", CPU, seconds=0.0))
     assert records[0].name == "literal" and records[0].ratio == 1.0
     assert all(record.ratio is not None and record.ratio > 0 for record in records)
@@ -48,7 +48,7 @@ def test_every_pool_is_measured_once_against_average_pooling() -> None:
     assert (records[0].name, records[0].ratio) == ("avg", 1.0)
 
 
-def test_a_wrong_way_shows_in_its_errors() -> None:
+def test_a_wrong_candidate_has_large_errors() -> None:
     def wrong(x: Tensor) -> Tensor:
         return 1.5 * ops.covariance(x)
 
@@ -58,7 +58,7 @@ def test_a_wrong_way_shows_in_its_errors() -> None:
     assert errors(false) == pytest.approx((0.5, 0.5), rel=1e-4)
 
 
-def test_the_seed_decides_the_inputs() -> None:
+def test_the_seed_determines_the_inputs() -> None:
     def run(seed: int) -> list[tuple[float, float]]:
         return [errors(record) for record in run_suite("pools", CPU, seconds=0.0, seed=seed)]
 

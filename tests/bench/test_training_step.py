@@ -1,4 +1,4 @@
-"""A step of the benchmarks is a step of training."""
+"""The benchmark's step is a real training step."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ import covpool
 from covpool.bench._training_step import TrainingStep
 
 
-def test_it_is_sgd_with_momentum_on_the_cross_entropy() -> None:
+def test_a_step_is_sgd_with_momentum_on_the_cross_entropy() -> None:
     cpu = torch.device("cpu")
     x, y = torch.randn(4, 3, 32, 32), torch.randint(5, (4,))
     step = TrainingStep("test_resnet", "isqrt", 5, cpu)

@@ -1,4 +1,4 @@
-"""Speed and error of every operation and pool, side by side, on this machine."""
+"""Benchmarks: speed and error of every operation and pool, side by side, on this machine."""
 
 from covpool.bench._loading import measure_loading
 from covpool.bench._measure import busy_time, peak_memory, time_interleaved

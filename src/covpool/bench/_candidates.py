@@ -1,4 +1,4 @@
-"""What is measured, and against what: every operation with its yardstick and its float64 oracle."""
+"""The comparisons: candidates that compute the same thing, with their float64 oracles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ways of computing one thing from features. The first is the yardstick of the ratio.
+    """Several implementations of one function of features. The first is the baseline of the ratio.
 
     Attributes:
-        ways: name -> function of features.
-        oracle: the same in float64 by an independent route; one for each way where they compute different things.
-        not_captured: ways that wait for the device on the host, as torch.linalg.eigh does: no CUDA graph takes them.
+        candidates: Functions of features, by name.
+        oracle: Independent implementation to run in float64; one per candidate if they compute different things.
+        not_captured: Candidates that synchronize with the host, as torch.linalg.eigh does, and do not fit a CUDA graph.
     """
 
-    ways: dict[str, Function]
+    candidates: dict[str, Function]
     oracle: Function | dict[str, Function]
     not_captured: tuple[str, ...] = ()
 
@@ -33,14 +33,14 @@ class Comparison:
 
 
 def _explicit_covariance(x: Tensor) -> Tensor:
-    """X^T J X with the n x n centring matrix J, as the paper prints it."""
+    """X^T J X with the n x n centring matrix J, as in the paper."""
     n = x.shape[-2]
     j = torch.eye(n, dtype=x.dtype, device=x.device) / n - 1 / n**2
     return x.mT @ j @ x
 
 
 def _autograd_power(x: Tensor, alpha: float) -> Tensor:
-    """Sigma^alpha through torch.linalg.eigh and its own derivative; null eigenvalues are cut off."""
+    """Sigma^alpha by torch.linalg.eigh and its derivative in torch; zero eigenvalues are cut off."""
     eigenvalues, u = torch.linalg.eigh(_explicit_covariance(x))
     threshold = eigenvalues[..., -1:] * (x.shape[-1] * torch.finfo(x.dtype).eps)
     null = eigenvalues <= threshold
@@ -49,7 +49,7 @@ def _autograd_power(x: Tensor, alpha: float) -> Tensor:
 
 
 def _autograd_gaussian(x: Tensor) -> Tensor:
-    """(Y + eps I)^(1/2) of G2DeNet through torch.linalg.eigh."""
+    """(Y + eps I)^(1/2) of G2DeNet by torch.linalg.eigh."""
     ones = torch.ones_like(x[..., :1])
     y = torch.cat((x, ones), -1)
     y = y.mT @ y / x.shape[-2]
@@ -62,14 +62,14 @@ def _isqrt_autograd(x: Tensor) -> Tensor:
 
 
 def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True) -> Comparison:
-    """iSQRT-COV from features to the vector, N = 5: the paper's equations, plain autograd, and ours.
+    """iSQRT-COV from features to the representation, N = 5: the paper's equations, plain autograd, and covpool.
 
-    Beside them the exact root by eigen-decomposition, which has an oracle of its own.
+    The exact root by eigen-decomposition is a further candidate; it has its own oracle.
 
     Args:
         device_type: "cpu" compares the forms, "cuda" the precisions of the kernels.
-        compiled: also torch.compile of plain autograd.
-        dual: also the dual form, which is hopeless where there are far more positions than channels.
+        compiled: Include plain autograd under torch.compile.
+        dual: Include the dual form, which is very slow if there are far more positions than channels.
     """
 
     def vector(function: Function) -> Function:
@@ -78,24 +78,26 @@ def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True)
     def ours(**options: Any) -> Function:
         return lambda x: ops.isqrt_covariance(x, vectorize=True, **options)
 
-    ways = {"literal": vector(reference.isqrt_literal), "autograd": vector(_isqrt_autograd)}
+    candidates = {"literal": vector(reference.isqrt_literal), "autograd": vector(_isqrt_autograd)}
     if compiled:
-        ways["autograd, compiled"] = torch.compile(vector(_isqrt_autograd), dynamic=False)
+        candidates["autograd, compiled"] = torch.compile(vector(_isqrt_autograd), dynamic=False)
     if device_type == "cuda":
-        ways |= {f"covpool {precision}": ours(precision=precision) for precision in PRECISIONS}
-        ways["covpool, torch operations"] = ours(backend="torch")
+        candidates |= {f"covpool {precision}": ours(precision=precision) for precision in PRECISIONS}
+        candidates["covpool, torch operations"] = ours(backend="torch")
     else:
-        ways |= {"covpool": ours()} | {f"covpool {form}": ours(form=form) for form in ("primal", "dual", "spectral")}
+        candidates |= {"covpool": ours()} | {
+            f"covpool {form}": ours(form=form) for form in ("primal", "dual", "spectral")
+        }
     if not dual:
-        ways.pop("covpool dual", None)
-    oracles = dict.fromkeys(ways, vector(_isqrt_autograd))
-    ways[EXACT_ROOT] = vector(lambda x: ops.powm_covariance(x, 0.5))
+        candidates.pop("covpool dual", None)
+    oracles = dict.fromkeys(candidates, vector(_isqrt_autograd))
+    candidates[EXACT_ROOT] = vector(lambda x: ops.powm_covariance(x, 0.5))
     oracles[EXACT_ROOT] = vector(lambda x: _autograd_power(x, 0.5))
-    return Comparison(ways, oracles)
+    return Comparison(candidates, oracles)
 
 
 def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
-    """Exact MPN-COV from features to the vector: torch's eigen-decomposition with its own derivative, and ours."""
+    """Exact MPN-COV from features to the representation: torch's eigen-decomposition, and covpool."""
 
     def plain(alpha: float) -> Function:
         return lambda x: ops.vech(_autograd_power(x, alpha))
@@ -104,13 +106,13 @@ def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
         return lambda x: ops.vech(ops.powm_covariance(x, alpha))
 
     first, oracles = alphas[0], {f"covpool, alpha = {alpha}": plain(alpha) for alpha in alphas}
-    ways = {f"covpool, alpha = {alpha}": ours(alpha) for alpha in alphas}
+    candidates = {f"covpool, alpha = {alpha}": ours(alpha) for alpha in alphas}
     name = f"autograd eigh, alpha = {first}"
-    return Comparison({name: plain(first), **ways}, {name: plain(first), **oracles}, not_captured=(name,))
+    return Comparison({name: plain(first), **candidates}, {name: plain(first), **oracles}, not_captured=(name,))
 
 
 def operations() -> dict[str, Comparison]:
-    """The operations that a pool spends its time in, each against the obvious way of writing it."""
+    """The operations that take most of a pool's time, each against a plain implementation."""
     return {
         "covariance": Comparison({"explicit J": _explicit_covariance, "covpool": ops.covariance}, _explicit_covariance),
         "sqrtm_newton_schulz": Comparison(

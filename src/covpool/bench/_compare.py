@@ -1,4 +1,4 @@
-"""All ways of one comparison at one shape: times in turns, errors against float64, figures of the device."""
+"""One comparison at one shape: interleaved times, errors against float64, and measurements of the device."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,29 +16,36 @@ Shape = tuple[int, int, int]  # b, n, c
 def compare(
     suite: str, comparison: Comparison, shape: Shape, device: torch.device, seconds: float, seed: int
 ) -> Iterator[Record]:
-    """All ways of one comparison at one shape, forward and backward, in turns."""
+    """Measure all candidates of a comparison at one shape, forward and backward.
+
+    Args:
+        suite: Name of the suite in the records.
+        comparison: Candidates and their float64 oracles.
+        shape: Shape (b, n, c) of the features.
+        device: Device to measure on.
+        seconds: Approximate time to measure, in seconds.
+        seed: Seed of the features.
+    """
     x = features(shape, device, seed)
-    oracles = {name: comparison.oracle_of(name) for name in comparison.ways}
+    oracles = {name: comparison.oracle_of(name) for name in comparison.candidates}
     exact = {oracle: _exact(oracle, x, seed) for oracle in oracles.values()}
     gradients = {name: exact[oracle].upstream.to(x.dtype) for name, oracle in oracles.items()}
-    calls = {name: _call(way, x, gradients[name]) for name, way in comparison.ways.items()}
+    calls = {name: _call(candidate, x, gradients[name]) for name, candidate in comparison.candidates.items()}
     timings = time_interleaved(calls, device, seconds)
-    yardstick = next(iter(timings.values())).median
-    for name, way in comparison.ways.items():
-        value, slope = _step(way, x, gradients[name])
+    baseline = next(iter(timings.values()))
+    for name, candidate in comparison.candidates.items():
+        value, slope = _step(candidate, x, gradients[name])
         timing, truth = timings[name], exact[oracles[name]]
-        yield Record(
+        yield Record.of(
+            timing,
+            baseline,
             suite=suite,
             name=name,
             shape=shape,
             passes="forward+backward",
-            median_ms=timing.median,
-            p20_ms=timing.p20,
-            p80_ms=timing.p80,
-            ratio=yardstick / timing.median,
             value_error=_relative_error(value, truth.value),
             gradient_error=_relative_error(slope, truth.slope),
-            extra=_device_figures(way, x, gradients[name], name not in comparison.not_captured)
+            extra=_device_figures(candidate, x, gradients[name], name not in comparison.not_captured)
             if device.type == "cuda"
             else {},
         )
@@ -46,7 +53,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Exact:
-    """A forward and backward in float64: the upstream gradient, the value, and the gradient of the features."""
+    """A forward and backward pass in float64: upstream gradient, value, and gradient of the features."""
 
     upstream: Tensor
     value: Tensor
@@ -54,7 +61,7 @@ class _Exact:
 
 
 def features(shape: Shape, device: torch.device, seed: int) -> Tensor:
-    """ReLU features, as a network gives them."""
+    """Random features after a ReLU, as a network produces them."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).relu().to(device)
 
 
@@ -78,10 +85,10 @@ def _call(function: Function, x: Tensor, gradient: Tensor) -> Callable[[], objec
     return lambda: torch.autograd.grad(function(x), x, gradient)
 
 
-def _device_figures(way: Function, x: Tensor, gradient: Tensor, capture: bool) -> dict[str, float | int | None]:
-    """Device time under graph replay (inputs rotated through the cache), peak memory and launches."""
-    calls = [_call(way, x, gradient) for _ in range(3)]
-    graph = time_graph(calls * 4, repeats=20) if capture else None  # so many that the start of a replay is little
+def _device_figures(candidate: Function, x: Tensor, gradient: Tensor, capture: bool) -> dict[str, float | int | None]:
+    """Device time under graph replay, peak memory and number of launches. Inputs rotate to defeat the cache."""
+    calls = [_call(candidate, x, gradient) for _ in range(3)]
+    graph = time_graph(calls * 4, repeats=20) if capture else None  # enough calls to hide the start of a replay
     return {
         "device_ms": None if graph is None else graph.median,
         "peak_mib": peak_memory(calls[0], x.device),

@@ -14,8 +14,8 @@ Factors = tuple[Tensor, ...]
 
 
 def decompositions(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
-    """Time eigen- and singular value decompositions, of one matrix and of a batch, with their reconstruction errors."""
-    ways: dict[str, Callable[[Tensor], Factors]] = {
+    """Measure eigenvalue and singular value decompositions of one matrix and of a batch, with reconstruction errors."""
+    candidates: dict[str, Callable[[Tensor], Factors]] = {
         "torch.linalg.eigh": torch.linalg.eigh,
         "covpool eigh": eigh,
         "torch.linalg.svd": torch.linalg.svd,
@@ -23,25 +23,24 @@ def decompositions(device: torch.device, seconds: float, seed: int) -> Iterator[
     for batch in (1, 128 if device.type == "cuda" else 8):
         x = torch.randn(batch, 196, ORDER, generator=torch.Generator().manual_seed(seed)).to(device)
         a = x.mT @ x / 196
-        timings = time_interleaved({name: _call(way, a) for name, way in ways.items()}, device, seconds / 2)
-        yardstick = timings["torch.linalg.eigh"].median
-        for name, way in ways.items():
+        timings = time_interleaved(
+            {name: _call(candidate, a) for name, candidate in candidates.items()}, device, seconds / 2
+        )
+        for name, candidate in candidates.items():
             timing = timings[name]
-            yield Record(
+            yield Record.of(
+                timing,
+                timings["torch.linalg.eigh"],
                 suite="decompositions",
                 name=name,
                 shape=(batch, ORDER, ORDER),
                 passes="forward",
-                median_ms=timing.median,
-                p20_ms=timing.p20,
-                p80_ms=timing.p80,
-                ratio=yardstick / timing.median,
-                value_error=_reconstruction_error(a, way(a)),
+                value_error=_reconstruction_error(a, candidate(a)),
             )
 
 
-def _call(way: Callable[[Tensor], Factors], a: Tensor) -> Callable[[], object]:
-    return lambda: way(a)
+def _call(function: Callable[[Tensor], Factors], a: Tensor) -> Callable[[], object]:
+    return lambda: function(a)
 
 
 def _reconstruction_error(a: Tensor, factors: Factors) -> float:

@@ -1,4 +1,4 @@
-"""Every operation of covpool.ops as a function of features; those on matrices are given a covariance."""
+"""Every operation of covpool.ops as a function of features. Operations on matrices are applied to the covariance."""
 
 import torch
 from torch import Tensor
@@ -6,12 +6,12 @@ from torch import Tensor
 from covpool import ops
 from covpool.bench._candidates import Function
 
-SKETCH = 256  # length of a sketch, and of a product of projections
-STEEP = 0.5  # the exponent of elementwise powers
+SKETCH = 256  # length of sketches and of products of projections
+EXPONENT = 0.5  # of elementwise powers
 
 
 def every_operation(channels: int, device: torch.device) -> dict[str, Function]:
-    """Name -> function of features (b, n, channels), the covariance first: all others on matrices contain it."""
+    """Functions of features (b, n, channels) by name, the covariance first: operations on matrices contain it."""
     start = torch.ones(channels, device=device)
     factors = torch.randn(2, channels, SKETCH, generator=torch.Generator().manual_seed(1)).to(device)
     hashes, signs = (drawn.to(device) for drawn in ops.draw_sketch(2, channels, SKETCH))
@@ -34,8 +34,8 @@ def every_operation(channels: int, device: torch.device) -> dict[str, Function]:
         "symmetrize": ops.symmetrize,
         "vech": ops.vech,
         "unvech": lambda a: ops.unvech(ops.vech(a)),
-        "signed_power": lambda a: ops.signed_power(ops.vech(a), STEEP),
-        "elementwise_power_normalize": lambda a: ops.elementwise_power_normalize(ops.vech(a), rho=STEEP),
+        "signed_power": lambda a: ops.signed_power(ops.vech(a), EXPONENT),
+        "elementwise_power_normalize": lambda a: ops.elementwise_power_normalize(ops.vech(a), rho=EXPONENT),
     }
     of_features: dict[str, Function] = {
         "cross_covariance": lambda x: ops.cross_covariance(x, x.flip(-1)),

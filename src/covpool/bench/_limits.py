@@ -1,4 +1,4 @@
-"""What a device can do at best, measured, and which share of it a pool reaches."""
+"""The measured limits of a device, and the share of them that a pool reaches."""
 
 import math
 
@@ -9,15 +9,14 @@ from covpool.pools import Pool
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype = torch.float16, order: int = 4096) -> float:
-    """TFLOP/s of a large product through torch: in float16 what tensor cores reach, in float32 what torch's own matmul
-    precision allows."""
+    """TFLOP/s of a large torch matmul: the rate of tensor cores in float16, of the set matmul precision in float32."""
     x = torch.randn(order, order, device=device, dtype=dtype)
     timing = time_interleaved({"product": lambda: x @ x}, device, 0.2)["product"]
     return 2 * order**3 / timing.p20 / 1e9
 
 
 def copy_rate(device: torch.device, mebibytes: int = 1024) -> float:
-    """GB/s of a large copy, bytes read and written."""
+    """GB/s of a large copy, counting the bytes read and written."""
     x = torch.empty(mebibytes * 2**18, device=device)
     y = torch.empty_like(x)
     timing = (time_graph([lambda: y.copy_(x)]) if device.type == "cuda" else None) or time_interleaved(
@@ -29,16 +28,16 @@ def copy_rate(device: torch.device, mebibytes: int = 1024) -> float:
 def pool_shares(
     pool: Pool, shape: tuple[int, int, int], milliseconds: float, limits: tuple[float, float]
 ) -> dict[str, float]:
-    """The shares of the product rate and the copy rate that a forward and backward of a pool reaches.
+    """The shares of the matmul rate and the copy rate that a forward and backward pass of a pool reaches.
 
-    The arithmetic is three times what the pool states for the forward; the traffic is the least there can be: features
-    read in both passes and their gradient written, output and parameters likewise.
+    The operations are three times the stated cost of the forward pass. The traffic is the smallest possible: the
+    features are read in both passes and their gradient is written; the same holds for the output and the parameters.
 
     Args:
-        pool: without reduction.
-        shape: (b, n, c) of the features.
-        milliseconds: measured.
-        limits: of `matmul_rate` and `copy_rate`.
+        pool: Pool without reduction.
+        shape: Shape (b, n, c) of the features.
+        milliseconds: Measured time.
+        limits: Results of `matmul_rate` and `copy_rate`.
     """
     b, n, c = shape
     flops = 3 * 2 * b * pool.multiply_adds(n, c)

@@ -9,7 +9,7 @@ import torch
 
 Call = Callable[[], object]
 
-SETTLING_SECONDS = 0.2  # how long OpenMP's idle threads spin by default
+SETTLING_SECONDS = 0.2  # idle OpenMP threads spin this long by default
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Timing:
 
 
 def time_interleaved(calls: dict[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
-    """Wall time of each call, all of them in turn again and again, so that a slow spell of the machine hits all alike.
+    """Measure the wall time of each call. The calls take turns, so that a slow phase of the machine affects all alike.
 
     Args:
-        calls: what to time, by name.
-        device: where they run; an accelerator is waited for around every call.
-        seconds: about how long to measure in all.
+        calls: Functions to measure, by name.
+        device: Device they run on; it is synchronized before and after every call.
+        seconds: Approximate time to measure in total, in seconds.
     """
     for call in calls.values():
         for _ in range(2):
@@ -51,11 +51,11 @@ def time_interleaved(calls: dict[str, Call], device: torch.device, seconds: floa
 
 
 def time_graph(calls: Sequence[Call], repeats: int = 50) -> Timing | None:
-    """Device time per call under CUDA-graph replay: no launch gaps. None if the call cannot be captured.
+    """Measure the device time per call under CUDA-graph replay, without launch gaps. None if capturing fails.
 
     Args:
-        calls: the same work on different inputs, so that a replay does not find its inputs in the cache.
-        repeats: replays measured.
+        calls: The same work on different inputs, so that a replay does not find its inputs in the cache.
+        repeats: Number of replays to measure.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -86,7 +86,7 @@ def time_graph(calls: Sequence[Call], repeats: int = 50) -> Timing | None:
 
 
 def peak_memory(call: Call, device: torch.device) -> float | None:
-    """MiB allocated at the peak of a call beyond what was allocated before it; None on a CPU."""
+    """MiB that a call allocates at its peak, on top of what is allocated already; None on a CPU."""
     if device.type != "cuda":
         return None
     torch.cuda.synchronize()
@@ -98,7 +98,7 @@ def peak_memory(call: Call, device: torch.device) -> float | None:
 
 
 def saved_memory(forward: Callable[[], object]) -> float:
-    """MiB of tensors that a forward keeps for its backward, each storage counted once."""
+    """MiB of tensors that a forward pass saves for its backward pass, each storage counted once."""
     kept: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -107,23 +107,23 @@ def saved_memory(forward: Callable[[], object]) -> float:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        result = forward()  # held, so that no storage is used again
+        result = forward()  # kept alive, so that no storage is reused
     del result
     return sum(kept.values()) / 2**20
 
 
 def count_launches(call: Call, device: torch.device) -> int | None:
-    """Kernels launched by a call; None on a CPU."""
+    """Number of kernels that a call launches; None on a CPU."""
     return len(_kernel_times(call)) if device.type == "cuda" else None
 
 
 def busy_time(call: Call, device: torch.device) -> float | None:
-    """Milliseconds that the kernels of a call take together, whatever the host does meanwhile; None on a CPU."""
+    """Total milliseconds of the kernels of a call, without time spent on the host; None on a CPU."""
     return sum(_kernel_times(call)) if device.type == "cuda" else None
 
 
 def replay_time(call: Call, device: torch.device) -> float | None:
-    """Milliseconds of a call under CUDA-graph replay, in which the host has no part; None on a CPU."""
+    """Milliseconds of a call under CUDA-graph replay, without time spent on the host; None on a CPU."""
     timing = time_graph([call], repeats=20) if device.type == "cuda" else None
     return None if timing is None else timing.median
 
@@ -136,7 +136,7 @@ def _kernel_times(call: Call) -> list[float]:
 
 
 def settle(device: torch.device) -> None:
-    """Wait until nothing of the last call goes on: the device's queue, or threads that spin after parallel work."""
+    """Wait until the last call is over: for the device's queue, or for threads that spin after parallel work."""
     if device.type == "cpu":
         time.sleep(SETTLING_SECONDS)
     synchronize(device)

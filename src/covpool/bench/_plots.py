@@ -1,4 +1,4 @@
-"""Plots of benchmark records: time against channels, positions and batch; training throughput against batch."""
+"""Plots of benchmark records: time against channels, positions and batch; throughput of training against batch."""
 
 import json
 from collections import Counter
@@ -12,27 +12,27 @@ AXES = ("images", "positions", "channels")
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a file of JSON lines."""
+    """Read the records in a file of JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
 def check_plot_path(path: Path) -> None:
-    """Refuse a path whose ending is no kind of picture that can be drawn."""
+    """Refuse a path whose suffix is not an image format that matplotlib writes."""
     kinds = require("matplotlib.figure", "plots").Figure().canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in kinds:
-        raise CovpoolError(f"a picture must end in one of {', '.join(sorted(kinds))}; got {str(path)!r}")
+        raise CovpoolError(f"the file of a plot must end in one of {', '.join(sorted(kinds))}; got {str(path)!r}")
 
 
 def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
-    """One panel per dimension that varies in the "curves" suite, the others at their usual value; a line per way.
+    """Plot the time against each dimension that varies in the suite "curves", the others at their usual value.
 
     Args:
-        records: as `read_records` gives them; those of other suites are ignored.
-        path: the picture to write.
+        records: Records from `read_records`; those of other suites are ignored.
+        path: Image file to write.
     """
     curves = [record for record in records if record["suite"] == "curves"]
     if not curves:
-        raise CovpoolError("there are no records of the suite 'curves' to plot: run `covpool bench curves --json FILE`")
+        raise CovpoolError("the file has no records of the suite 'curves': run `covpool bench curves --json FILE`")
     usual = tuple(Counter(record["shape"][axis] for record in curves).most_common(1)[0][0] for axis in range(3))
     plt = require("matplotlib.pyplot", "plots")
     figure, panels = plt.subplots(1, 3, figsize=(14, 4), layout="constrained", sharey=True)
@@ -46,16 +46,16 @@ def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
-    """Images per second of eager training steps against the batch, a line per head.
+    """Plot images per second of eager training steps against the batch size, one line per head.
 
     Args:
-        records: as `read_records` gives them; those of other suites are ignored.
-        path: the picture to write.
+        records: Records from `read_records`; those of other suites are ignored.
+        path: Image file to write.
     """
     steps = [record for record in records if record["suite"] == "steps"]
     if not steps:
         raise CovpoolError(
-            "there are no records of training steps to plot: run `covpool bench --model NAME --batch 16 --batch 32 ...`"
+            "the file has no records of training steps: run `covpool bench --model NAME --batch 16 --batch 32 ...`"
         )
     plt = require("matplotlib.pyplot", "plots")
     figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
@@ -91,5 +91,5 @@ def _plot_against(panel: Any, curves: list[dict[str, Any]], axis: int, usual: tu
 
 
 def _milliseconds(record: dict[str, Any]) -> float:
-    """Device time where it was measured, else wall time."""
+    """Device time if it was measured, otherwise wall time."""
     return float(record["extra"].get("device_ms") or record["median_ms"])

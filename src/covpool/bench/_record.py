@@ -1,4 +1,4 @@
-"""What one measurement says of itself: enough to reproduce it and to judge it."""
+"""The record of one measurement, with everything needed to reproduce it."""
 
 import json
 import math
@@ -8,25 +8,30 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
+from covpool.bench._measure import Timing
 from covpool.ops import tf32_allowed
 
 
 @dataclass
 class Record:
-    """One candidate at one shape.
+    """The measurement of one candidate at one shape.
 
     Attributes:
-        suite, name: what was measured.
-        shape: (b, n, c), or the model's input.
-        passes: "forward" or "forward+backward".
-        median_ms, p20_ms, p80_ms: wall time per call.
-        ratio: median of the suite's yardstick over this median, measured in the same run; more than 1 is faster.
-        value_error, gradient_error: relative to float64.
-        extra: what else was measured (device time under graph replay, memory, launches, ...).
+        suite: Suite of the measurement.
+        name: Candidate that was measured.
+        shape: Shape of the features (b, n, c) or of the model's input.
+        passes: What one call does, such as "forward+backward".
+        median_ms: Median wall time per call.
+        p20_ms: 20th percentile of the wall time.
+        p80_ms: 80th percentile of the wall time.
+        ratio: Median time of the suite's baseline over this median, measured in the same run; above 1 is faster.
+        value_error: Relative error of the value against float64.
+        gradient_error: Relative error of the gradient against float64.
+        extra: Further measurements: device time under graph replay, memory, launches and others.
     """
 
     suite: str
@@ -41,9 +46,21 @@ class Record:
     gradient_error: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, timing: Timing, baseline: Timing | None = None, **about: Any) -> Self:
+        """Make a record from timings.
+
+        Args:
+            timing: Timing of the candidate.
+            baseline: Timing of the suite's baseline.
+            about: The other attributes.
+        """
+        ratio = None if baseline is None else baseline.median / timing.median
+        return cls(median_ms=timing.median, p20_ms=timing.p20, p80_ms=timing.p80, ratio=ratio, **about)
+
 
 def environment(device: torch.device, seed: int) -> dict[str, Any]:
-    """Commit, versions, device and seed of this run, and the command that repeats it."""
+    """Commit, versions, device and seed of this process, and the command that repeats it."""
     cuda = device.type == "cuda"
     return {
         "commit": _commit(),
@@ -66,16 +83,16 @@ def write_records(path: Path, records: list[Record], environment: dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """The same for JSON, which knows no NaN and no infinity: they stand as words."""
+    """Replace NaN and infinity, which JSON does not have, by their names."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _commit() -> str:
-    """The commit of the source tree this runs from, with + for uncommitted changes.
+    """The commit of the source tree that is running, with + for uncommitted changes.
 
-    A copy of the tree without its history says it in COVPOOL_COMMIT; else it is "unknown".
+    For a copy of the tree without its history, set COVPOOL_COMMIT; otherwise the commit is "unknown".
     """
     if stated := os.environ.get("COVPOOL_COMMIT"):
         return stated

@@ -1,4 +1,4 @@
-"""The paper's Appendix V: ways to the square root of improved B-CNN, forward and backward, against iSQRT-COV."""
+"""The paper's Appendix V: algorithms for the square root of improved B-CNN, compared with iSQRT-COV."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -16,7 +16,7 @@ EXACT = "improved_bcnn, eigenvalues, exact Lyapunov"
 
 
 def pools(channels: int) -> dict[str, covpool.Pool]:
-    """The rows of the table, by what they do in forward and backward."""
+    """The pools of the table, named by their algorithms for the forward and the backward pass."""
 
     def improved(**options: object) -> covpool.Pool:
         return covpool.create_pool("improved_bcnn", channels, **options)
@@ -31,7 +31,7 @@ def pools(channels: int) -> dict[str, covpool.Pool]:
 
 
 def roots(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
-    """Time, what is kept for the backward, and the error against the exact root and derivative in float64."""
+    """Measure time, memory kept for the backward pass, and error against the exact root and gradient in float64."""
     shape = SHAPES[device.type]
     made = {name: pool.to(device) for name, pool in pools(shape[-1]).items()}
     exact = deepcopy(made[EXACT]).double()

@@ -22,15 +22,13 @@ def startup(device: torch.device, seconds: float, seed: int) -> Iterator[Record]
     calls = {name: _process(arguments) for name, arguments in COMMANDS.items()}
     timings = time_interleaved(calls, torch.device("cpu"), seconds)
     for name, timing in timings.items():
-        yield Record(
+        yield Record.of(
+            timing,
+            timings["import torch"],
             suite="startup",
             name=name,
             shape=(),
             passes="new process",
-            median_ms=timing.median,
-            p20_ms=timing.p20,
-            p80_ms=timing.p80,
-            ratio=timings["import torch"].median / timing.median,
         )
 
 

@@ -1,4 +1,4 @@
-"""Whole training steps: a backbone with average pooling against the same backbone and maps with other heads."""
+"""Training steps of a backbone with average pooling, compared with the same backbone with other heads."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,9 +23,18 @@ def measure_model(
     size: int = 224,
     heads: Sequence[str] = HEADS,
 ) -> Iterator[Record]:
-    """Training steps of every head; several batches make a curve of eager steps, one is looked into closely.
+    """Measure the training steps of every head.
 
-    At one batch the steps are also compiled, and the parts of the iSQRT 32k head are timed alone on the same maps.
+    Several batch sizes give a curve of eager steps. With a single batch size the steps are measured compiled as well,
+    and the parts of the iSQRT 32k head one by one on the same feature maps.
+
+    Args:
+        backbone: Name of a backbone for `covpool.attach`.
+        device: Device to measure on.
+        seconds: Approximate time per head, in seconds.
+        batches: Numbers of images per step.
+        size: Height and width of the images.
+        heads: Names of pools; the first is the baseline of the ratio.
     """
     for batch in batches:
         yield from training_steps(backbone, batch, device, seconds, size=size, heads=heads)
@@ -50,19 +59,19 @@ def training_steps(
     heads: Sequence[str] = HEADS,
     compiled: bool = False,
 ) -> Iterator[Record]:
-    """Time a training step (bf16 autocast on a GPU, channels_last, SGD) for each head, with the last stride removed.
+    """Measure a training step (bf16 autocast on a GPU, channels_last, SGD) of each head, with the last stride removed.
 
-    All heads in turn, in wall time; beside it the time of the whole step under CUDA-graph replay, and that in which the
-    device is busy: the host's part varies.
+    The records hold the wall time and, because the time spent on the host varies, also the time of the step under
+    CUDA-graph replay and the time in which the device is busy.
 
     Args:
-        backbone: a name `covpool.attach` takes.
-        batch: images per step.
-        device: where.
-        seconds: about how long per head.
-        size: of the images.
-        heads: pools; the first is the yardstick of the ratio.
-        compiled: compile the network.
+        backbone: Name of a backbone for `covpool.attach`.
+        batch: Number of images per step.
+        device: Device to measure on.
+        seconds: Approximate time per head, in seconds.
+        size: Height and width of the images.
+        heads: Names of pools; the first is the baseline of the ratio.
+        compiled: Compile the network.
     """
     steps: dict[str, Callable[[], object]] = {}
     for head in heads:
@@ -71,17 +80,14 @@ def training_steps(
         labels = torch.randint(1000, (batch,), device=device)
         steps[head] = partial(step, images, labels)
     timings = time_interleaved(steps, device, seconds * len(heads))
-    yardstick = timings[heads[0]].median
     for head, timing in timings.items():
-        yield Record(
+        yield Record.of(
+            timing,
+            timings[heads[0]],
             suite="steps, compiled" if compiled else "steps",
             name=f"{backbone} {head}",
             shape=(batch, 3, size, size),
             passes="training step",
-            median_ms=timing.median,
-            p20_ms=timing.p20,
-            p80_ms=timing.p80,
-            ratio=yardstick / timing.median,
             extra={
                 "images_per_s": 1e3 * batch / timing.median,
                 "graph_ms": replay_time(steps[head], device),
@@ -91,19 +97,19 @@ def training_steps(
         )
 
 
-def head_parts(channels: int, batch: int, positions: int, device: torch.device, seconds: float) -> Iterator[Record]:
-    """What an iSQRT head of 256 channels (32k) costs, or of all where there are fewer, part by part, each timed alone.
+def head_parts(channels: int, batch: int, side: int, device: torch.device, seconds: float) -> Iterator[Record]:
+    """Measure the parts of an iSQRT head of 256 channels (32k), or fewer if the backbone has fewer, one by one.
 
-    In wall time, and beside it the time in which the device is busy.
+    The records hold the wall time and the time in which the device is busy.
 
     Args:
-        channels: of the backbone's last map.
-        batch: images.
-        positions: side of the map.
-        device: where.
-        seconds: about how long in all.
+        channels: Number of channels of the backbone's last feature map.
+        batch: Number of images.
+        side: Height and width of the feature map.
+        device: Device to measure on.
+        seconds: Approximate time in total, in seconds.
     """
-    maps = torch.randn(batch, channels, positions, positions, device=device).to(torch.bfloat16)
+    maps = torch.randn(batch, channels, side, side, device=device).to(torch.bfloat16)
     maps = maps.contiguous(memory_format=torch.channels_last)
     width = min(256, channels)
     reduction = covpool.create_pool("avg", channels, reduce_to=width).reduce[0].to(device)
@@ -121,14 +127,12 @@ def head_parts(channels: int, batch: int, positions: int, device: torch.device, 
         "optimizer, head after average pooling": _optimizer_call(small),
     }
     for name, timing in time_interleaved(calls, device, seconds).items():
-        yield Record(
+        yield Record.of(
+            timing,
             suite="head parts",
             name=name,
-            shape=(batch, channels, positions, positions),
+            shape=(batch, channels, side, side),
             passes="optimizer" if name.startswith("optimizer") else "forward+backward",
-            median_ms=timing.median,
-            p20_ms=timing.p20,
-            p80_ms=timing.p80,
             extra={"busy_ms": busy_time(calls[name], device)},
         )
 

@@ -35,13 +35,13 @@ POOL_SHAPE: dict[str, Shape] = {"cpu": (16, 196, 128), "cuda": (128, 196, 256)}
 
 
 def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -> Iterator[Record]:
-    """Measure a suite, record by record.
+    """Measure a suite and yield its records one by one.
 
     Args:
-        suite: one of `SUITES`.
-        device: where.
-        seconds: about how long per shape.
-        seed: of the inputs.
+        suite: Name of the suite, a key of `SUITES`.
+        device: Device to measure on.
+        seconds: Approximate time per shape, in seconds.
+        seed: Seed of the inputs.
     """
     yield from SUITES[suite](device, seconds, seed)
 
@@ -49,7 +49,7 @@ def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -
 def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     limit = matmul_rate(device) if device.type == "cuda" else None
     shapes = ISQRT_SHAPES[device.type]
-    for shape in shapes:  # every compilation takes half a minute: one says enough
+    for shape in shapes:  # a compilation takes half a minute: compile at the first shape only
         comparison = isqrt(device.type, compiled=shape == shapes[0], dual=shape[1] <= shape[2])
         for record in compare("isqrt", comparison, shape, device, seconds, seed):
             if limit is not None and record.extra["device_ms"] is not None and record.name != EXACT_ROOT:
@@ -59,10 +59,10 @@ def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
 
 
 def useful_flops(b: int, n: int, c: int, iterations: int = 5) -> float:
-    """Arithmetic of a forward and backward of the plain iteration in the smaller form, symmetric products by half."""
+    """Operations of a forward and backward pass in the smaller form; symmetric products count half."""
     order = min(n, c)
     chain = (3 * iterations - 3) * order**3  # half of 2 order^3 each
-    return b * (4 * chain + 3 * n * c * c)  # value, then value and derivative; covariance by half and gradient
+    return b * (4 * chain + 3 * n * c * c)  # the covariance counts half, its gradient in full
 
 
 def _mpn_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
@@ -71,11 +71,11 @@ def _mpn_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Reco
 
 
 def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
-    """Some against the obvious way of writing them, then every one beside the covariance."""
+    """The main operations against their plain implementation, then every operation beside the covariance."""
     for name, comparison in operations().items():
         yield from compare(name, comparison, POOL_SHAPE[device.type], device, seconds, seed)
     every = every_operation(POOL_SHAPE[device.type][-1], device)
-    comparison = Comparison(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))  # wait on the host
+    comparison = Comparison(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))
     yield from compare("operations", comparison, POOL_SHAPE[device.type], device, seconds, seed)
 
 
@@ -85,10 +85,10 @@ def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
     for name in dict.fromkeys(["avg", *covpool.list_pools()]):
         torch.manual_seed(seed)
         pools[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
-    ways: dict[str, Function] = {**pools}
+    candidates: dict[str, Function] = {**pools}
     oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
     limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
-    for record in compare("pools", Comparison(ways, oracles), shape, device, seconds, seed):
+    for record in compare("pools", Comparison(candidates, oracles), shape, device, seconds, seed):
         if limits is not None:
             busy = record.extra["device_ms"] or record.median_ms
             record.extra |= pool_shares(pools[record.name], shape, busy, limits)
@@ -97,10 +97,10 @@ def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
 
 
 def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
-    """Time against channels, positions and batch, one at a time."""
-    ways = isqrt(device.type, compiled=False).ways
+    """Time as a function of channels, positions and batch, one of them at a time."""
+    found = isqrt(device.type, compiled=False).candidates
     names = ("autograd", "covpool tf32") if device.type == "cuda" else ("autograd", "covpool")
-    comparison = Comparison({name: ways[name] for name in names}, ways["autograd"])
+    comparison = Comparison({name: found[name] for name in names}, found["autograd"])
     for shape in CURVE_SHAPES[device.type]:
         yield from compare("curves", comparison, shape, device, seconds / 4, seed)
 

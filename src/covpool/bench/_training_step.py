@@ -1,4 +1,4 @@
-"""One training step as the benchmarks take it: bf16 autocast on a GPU, channels_last, SGD, fused where it can be."""
+"""The training step of the benchmarks: channels_last and SGD, on a GPU with bf16 autocast and a fused optimizer."""
 
 from typing import Any
 
@@ -9,13 +9,14 @@ import covpool
 
 
 class TrainingStep:
-    """A network with its optimizer; a call is one step on a batch, without waiting for the device.
+    """A network with its optimizer. A call is one step on a batch; it does not wait for the device.
 
     Args:
-        backbone, pool: what `covpool.attach` takes.
-        classes: outputs of the network.
-        device: where.
-        compiled: compile the network.
+        backbone: Name of a backbone for `covpool.attach`.
+        pool: Name of a pool.
+        classes: Number of classes.
+        device: Device to train on.
+        compiled: Compile the network.
     """
 
     def __init__(self, backbone: str, pool: str, classes: int, device: torch.device, *, compiled: bool = False) -> None:
