@@ -66,7 +66,7 @@ def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "--device must be cpu" in refused("eval", checkpoint, "--device", "abacus", "--workers", 0)
     assert "there is no file" in refused("eval", tmp_path / "none.safetensors")
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
-    assert "numbered splits of dtd; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
+    assert "one official split; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
     assert "--workers must be 0" in refused("eval", checkpoint, "--workers", -1)
     (root / "test" / "class1" / "test_1_0.png").write_text("not an image")  # which is refused when it is read
     assert "the image numbers of inat2018" in refused(

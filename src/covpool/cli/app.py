@@ -39,5 +39,17 @@ def before_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="Import this Python module, which registers pools of your own, before the command runs. "
+            "Can be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Global covariance (second-order) pooling for PyTorch."""
+    if plugin:
+        from covpool.pools import load_plugins
+
+        load_plugins(plugin)

@@ -59,7 +59,7 @@ def command(
     from covpool.data.sets import open_data
     from covpool.engine.evaluation import Protocol, judge, write_submission
 
-    chosen = replace(data_of(checkpoints[0], data, split), workers=workers, broken="skip" if skip_broken else "refuse")
+    chosen = data_of(checkpoints[0], data, split).changed(workers=workers, broken="skip" if skip_broken else "refuse")
     splits = open_data(chosen)
     test = splits.test
     if submission is not None and not test.ids:
@@ -112,12 +112,12 @@ def data_of(checkpoint: Path, asked: str, split: int) -> "Data":
     if asked:
         name, root = split_data(asked)
         known = own if name in ("", own.name) else Data()  # the recipe's parts and split belong to its own data set
-        chosen = replace(known, name=name or own.name, root=root)
+        chosen = known.changed(name=name or own.name, root=root)
     elif kept:
         chosen = own
     else:
         raise CovpoolError(f"{checkpoint} does not say which data it was trained on: name the folder with --data")
-    return replace(chosen, split=split or chosen.split, cache="none")
+    return chosen.changed(split=split or chosen.split, cache="none")
 
 
 def _scores(
