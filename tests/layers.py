@@ -11,21 +11,8 @@ SOURCE = ROOT / "src" / "covpool"
 # Each imports only what stands before it; "covpool" is the package with its public names.
 ORDER = (
     *("_errors", "_check", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
-    *(
-        "pools",
-        "models",
-        "diagnostics",
-        "io",
-        "covpool",
-        "_settings",
-        "data",
-        "recipe",
-        "engine",
-        "studies",
-        "report",
-        "bench",
-    ),
-    *("demo", "cli", "__main__"),
+    *("pools", "models", "diagnostics", "io", "covpool", "_settings", "data", "recipe", "engine", "studies", "report"),
+    *("bench", "demo", "cli", "__main__"),
 )
 CORE = ("_errors", "_check", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
 APPLICATION = ("data", "recipe", "engine", "studies", "report", "bench", "demo", "cli")
