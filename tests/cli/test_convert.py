@@ -41,8 +41,8 @@ def test_options(foreign: Path, tmp_path: Path) -> None:
     result = run("convert", foreign, "--out", out, "--num-classes", 3, "--iterations", 3, "--keep-last-stride")
     assert result.exit_code == 0 and "last stride kept" in result.output and "3 classes" in result.output
     network = covpool.load(out)
-    assert network.num_classes == 3 and network.recipe is not None
-    assert network.recipe["keep_last_stride"] and network.recipe["pool_options"]["iterations"] == 3
+    assert network.num_classes == 3 and network.architecture is not None
+    assert network.architecture.keep_last_stride and network.architecture.pool_options["iterations"] == 3
 
 
 def test_mistakes(foreign: Path, tmp_path: Path) -> None:

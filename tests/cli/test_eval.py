@@ -10,7 +10,7 @@ import covpool
 from cli.runner import refused, run
 from covpool.cli.eval import data_of
 from covpool.data._settings import Augment, Data
-from covpool.data.pipeline._transforms import preprocessing
+from covpool.data.pipeline import data_split, preprocessing
 from trees import break_image, make_folder
 
 CLASSES = ["class0", "class1", "class2"]
@@ -27,9 +27,8 @@ def checkpoint(tmp_path: Path, root: Path) -> Path:
     network = covpool.attach("test_resnet", "isqrt", 3, reduce_to=8)
     network(torch.randn(8, 3, 32, 32))
     path = tmp_path / "model.safetensors"
-    recipe = {"training": {"data": vars(Data(root=str(root)))}}
     prepared = preprocessing(Augment(size=32, resize=(36,)))
-    covpool.save(network, path, class_names=CLASSES, preprocessing=prepared, recipe_extra=recipe)
+    covpool.save(network, path, class_names=CLASSES, preprocessing=prepared, data=data_split(Data(root=str(root))))
     return path
 
 
@@ -52,7 +51,7 @@ def test_the_data_of_the_recipe_is_taken_by_default(checkpoint: Path) -> None:
 def test_parts_and_split_of_another_data_set_are_not_those_of_the_recipe(tmp_path: Path) -> None:
     network, path = covpool.attach("test_resnet", "avg", 3), tmp_path / "model.safetensors"
     trained = Data(name="dtd", root="textures", split=7, train_on="train+val", test_on="test")
-    covpool.save(network, path, recipe_extra={"training": {"data": vars(trained)}})
+    covpool.save(network, path, data=data_split(trained))
     assert data_of(path, "", 0) == data_of(path, "dtd:textures", 0) == trained
     assert data_of(path, "copy", 2) == trained.changed(root="copy", split=2)
     assert data_of(path, "folder:birds", 0) == Data(name="folder", root="birds")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import covpool
 from covpool import Network, attach, create_pool, load, save
-from covpool.io import read_metadata
+from covpool.io import is_checkpoint, read_checkpoint
 
 
 def pictures(size: int = 64) -> Tensor:
@@ -65,7 +65,7 @@ def test_load_gives_the_same_model_and_outputs(name: str, tmp_path: Path) -> Non
     x = pictures()
     assert same(again, model) and not again.training
     assert torch.equal(again(x), model(x))
-    assert again.recipe == json.loads(json.dumps(model.recipe))
+    assert again.architecture == model.architecture
 
 
 @torch.no_grad()
@@ -80,7 +80,7 @@ def test_a_file_loads_in_another_process(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_new_classifier_is_in_the_recipe(tmp_path: Path) -> None:
+def test_a_new_classifier_is_in_the_architecture(tmp_path: Path) -> None:
     model = small()
     model.reset_classifier(9)
     save(model, tmp_path / "model.safetensors")
@@ -102,14 +102,15 @@ def test_dtype_and_memory_format_come_back(tmp_path: Path) -> None:
 def test_what_stands_beside_the_weights(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     model = small()
-    save(model, path, class_names=("a", "b"), preprocessing={"size": 224, "mean": [0.5]}, recipe_extra={"lr": 0.1})
-    found = read_metadata(path)
-    assert found["class_names"] == ["a", "b"]
-    assert found["preprocessing"] == {"size": 224, "mean": [0.5]}
-    assert found["recipe_extra"] == {"lr": 0.1}
-    assert found["recipe"] == model.recipe
-    assert found["versions"]["torch"].startswith(torch.__version__.split("+")[0])
-    assert {"covpool", "torchvision"} <= found["versions"].keys()
+    names = ("a", "b", "c", "d", "e")
+    save(model, path, class_names=names, preprocessing={"size": 64, "mean": [0, 0.5, 1]}, training={"epoch": 2})
+    found = read_checkpoint(path)
+    assert found.class_names == names
+    assert found.preprocessing is not None and found.preprocessing.mean == (0, 0.5, 1)
+    assert found.training is not None and found.training.epoch == 2
+    assert found.architecture == model.architecture
+    assert found.versions["torch"].startswith(torch.__version__.split("+")[0])
+    assert {"covpool", "torchvision"} <= found.versions.keys()
 
 
 # --- tensors that safetensors would refuse --------------------------------------------------------
@@ -165,7 +166,7 @@ def test_attached_to_an_object(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     path = tmp_path / "model.safetensors"
     model = shaken(attach(tiny_classifier(), "isqrt", 3, keep_last_stride=True, iterations=2))
     save(model, path)
-    assert "backbone=..." in caplog.text
+    assert "backbone=..." in caplog.text and "pool=..." not in caplog.text
     assert torch.equal(load(path, backbone=tiny_classifier())(pictures()), model(pictures()))
     with pytest.raises(ValueError, match="give `backbone`"):
         load(path)
@@ -179,6 +180,67 @@ def test_named_backbones_need_no_object_and_no_warning(tmp_path: Path, caplog: p
     assert not caplog.records
     with pytest.raises(ValueError, match="names its own"):
         load(tmp_path / "model.safetensors", backbone=tiny_classifier())
+
+
+@torch.no_grad()
+def test_attached_with_a_pool_object(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "model.safetensors"
+    model = shaken(attach("test_resnet", create_pool("isqrt", 96, reduce_to=8), 3))
+    save(model, path)
+    assert "pool=..." in caplog.text and "backbone=..." not in caplog.text
+    again = load(path, pool=create_pool("isqrt", 96, reduce_to=8))
+    assert same(again, model) and torch.equal(again(pictures()), model(pictures()))
+    with pytest.raises(ValueError, match="give `pool`"):
+        load(path)
+    with pytest.raises(ValueError, match="do not fit its architecture: of another shape"):
+        load(path, pool=create_pool("isqrt", 96, reduce_to=4))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "options"),
+    [
+        ("test_resnet", {"pretrained": True}),
+        ("test_resnet", {"checkpoint_path": "evil.pth"}),
+        ("test_resnet", {"pretrained_cfg": {"url": "http://127.0.0.1/evil.pth"}}),
+        ("test_resnet", {"pretrained_cfg_overlay": {"file": "evil.pth"}}),
+        ("test_resnet", {"cache_dir": "elsewhere"}),
+        ("test_resnet", {"act_layer": "../evil"}),
+        ("torchvision/resnet18", {"weights": "DEFAULT"}),
+        ("torchvision/resnet18", {"weights": "evil.pth"}),
+        ("hf-hub:someone/model", None),
+        ("local-dir:evil", None),
+    ],
+)
+def test_nothing_but_the_file_is_read(
+    backbone: str, options: dict[str, object] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.safetensors"
+    architecture = {"kind": "attach", "backbone": backbone, "pool": "cov", "num_classes": 3}
+    text = json.dumps({"format": 2, "architecture": {**architecture, "backbone_options": options}})
+    safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": text})
+    for module in ("timm.create_model", "torchvision.models.get_model"):
+        monkeypatch.setattr(module, lambda *_, **__: pytest.fail("a library was asked to build the network"))
+    with pytest.raises(covpool.CovpoolError, match="without other files or the network; it asks for the backbone"):
+        load(path)
+
+
+def test_options_that_the_backbone_does_not_have(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    architecture = {"kind": "attach", "backbone": "test_resnet", "pool": "cov", "num_classes": 3}
+    text = json.dumps({"format": 2, "architecture": {**architecture, "backbone_options": {"colour": 3}}})
+    safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": text})
+    with pytest.raises(covpool.CovpoolError, match=r"cannot be built: .*colour"):
+        load(path)
+
+
+def test_a_checkpoint_is_told_from_other_weights(tmp_path: Path) -> None:
+    ours, bare, pickled = (tmp_path / name for name in ("a.safetensors", "b.safetensors", "c.pth"))
+    save(by_hand(), ours)
+    safetensors.torch.save_file({"a": torch.ones(1)}, bare)
+    torch.save({"a": torch.ones(1)}, pickled)
+    assert [is_checkpoint(path) for path in (ours, bare, pickled)] == [True, False, False]
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        is_checkpoint(tmp_path / "d.safetensors")
 
 
 def test_put_together_by_hand(tmp_path: Path) -> None:
@@ -236,7 +298,6 @@ def test_files_that_are_none_of_ours(tmp_path: Path) -> None:
 def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save(by_hand(), path)
-    description = {**read_metadata(path), "format": 99}
-    safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": json.dumps(description)})
+    safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": json.dumps({"format": 99})})
     with pytest.raises(ValueError, match="upgrade"):
         load(path)

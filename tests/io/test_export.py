@@ -140,7 +140,7 @@ def test_a_half_precision_model_is_exported_in_float32(tmp_path: Path) -> None:
 
 @both_formats
 def test_a_file_that_differs_is_not_written(to: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["covpool.io.export"]
+    module = sys.modules["covpool.io._export"]
     honest = module._compare  # type: ignore[attr-defined]
 
     def spoiled(model: nn.Module, run: object, *rest: object) -> float:

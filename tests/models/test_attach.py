@@ -154,7 +154,7 @@ def test_several_levels_feed_one_pool(name: str) -> None:
     assert fourth.shape == (2, 512, 4, 6)
     assert network.pool.in_features == (256, 512)
     assert network(x).shape == (2, 3)
-    again = covpool.models.rebuild(network.recipe)
+    again = covpool.models.rebuild(network.architecture)
     again.load_state_dict(network.state_dict())
     assert torch.equal(again.eval()(x), network(x))
 
@@ -164,7 +164,7 @@ def test_two_backbones_feed_one_pool() -> None:
     x = torch.randn(2, 3, 64, 64)
     assert len(network.forward_features(x)) == 2
     assert network(x).shape == (2, 3)
-    assert covpool.models.rebuild(network.recipe).pool.in_features == network.pool.in_features
+    assert covpool.models.rebuild(network.architecture).pool.in_features == network.pool.in_features
     with torch.device("meta"), pytest.raises(ValueError, match="layout"):
         covpool.attach(("test_resnet", "swin_tiny_patch4_window7_224"), "cross_cov", keep_last_stride=True)
 
@@ -224,7 +224,7 @@ def test_levels_are_trained_and_rebuilt(pool: str) -> None:
     x = torch.randn(2, 3, 64, 96)
     network(x).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
-    again = covpool.models.rebuild(network.recipe)
+    again = covpool.models.rebuild(network.architecture)
     again.load_state_dict(network.state_dict())
     assert torch.equal(again.eval()(x), network.eval()(x))
 

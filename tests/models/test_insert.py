@@ -233,7 +233,7 @@ def test_a_checkpoint_of_a_name_with_blocks(name: str, tmp_path: Path) -> None:
     covpool.save(network, tmp_path / "model.safetensors")
     again = covpool.load(tmp_path / "model.safetensors")
     x = picture().float()
-    assert again.recipe["backbone"] == name
+    assert again.architecture.backbone == name
     assert torch.equal(again(x), network(x))
     assert "ResidualBlock" in repr(again)
 

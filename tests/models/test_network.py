@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import covpool
+from covpool.models._architecture import NamedArchitecture
 from covpool.models._network import Network
 
 
@@ -46,12 +47,12 @@ def test_a_pool_of_scores_is_its_own_classifier() -> None:
     assert [(g["name"], g["lr"]) for g in groups] == [("features", 0.1), ("pool", 1.0)]
 
 
-def test_reset_classifier_changes_the_last_layer_and_the_recipe_only() -> None:
-    network = small(recipe={"kind": "model", "name": "x", "num_classes": 5})
+def test_reset_classifier_changes_the_last_layer_and_the_architecture_only() -> None:
+    network = small(architecture=NamedArchitecture(name="x", num_classes=5))
     before = copy.deepcopy(network.state_dict())
     network.double().eval().reset_classifier(7)
     assert network(torch.randn(2, 3, 9, 9).double()).shape == (2, 7)
-    assert network.recipe == {"kind": "model", "name": "x", "num_classes": 7}
+    assert network.architecture == NamedArchitecture(name="x", num_classes=7)
     for key, value in network.state_dict().items():
         if not key.startswith("classifier"):
             assert torch.equal(value.float(), before[key].float())

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -18,12 +19,16 @@ from covpool.models._rebuild import rebuild
         lambda: covpool.create_model("resnet18_modified", 5),
     ],
 )
-def test_the_recipe_survives_json_and_gives_the_same_network(network) -> None:
+def test_the_architecture_survives_json_and_gives_the_same_network(network) -> None:
     first = network().eval()
-    second = rebuild(json.loads(json.dumps(first.recipe))).eval()
-    assert second.recipe == first.recipe
+    second = rebuild(json.loads(json.dumps(asdict(first.architecture)))).eval()
+    assert second.architecture == first.architecture
     second.load_state_dict(first.state_dict())
-    x = torch.randn(1, 3, 96, 96) if first.recipe.get("input_size") is None else torch.randn(1, 3, 160, 160)
+    x = (
+        torch.randn(1, 3, 96, 96)
+        if getattr(first.architecture, "input_size", None) is None
+        else torch.randn(1, 3, 160, 160)
+    )
     assert torch.equal(first(x), second(x))
 
 
@@ -32,19 +37,19 @@ def test_a_network_of_an_object_is_rebuilt_on_another_such_object() -> None:
         return nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1))
 
     first = covpool.attach(backbone(), "cov", 3, keep_last_stride=True).eval()
-    second = rebuild(json.loads(json.dumps(first.recipe)), backbone=backbone()).eval()
+    second = rebuild(json.loads(json.dumps(asdict(first.architecture))), backbone=backbone()).eval()
     second.load_state_dict(first.state_dict())
     x = torch.randn(2, 3, 32, 32)
     assert torch.equal(first(x), second(x))
     with pytest.raises(ValueError, match="give `backbone`"):
-        rebuild(first.recipe)
+        rebuild(first.architecture)
     with pytest.raises(ValueError, match="must be left out"):
-        rebuild(covpool.create_model("resnet18").recipe, backbone=backbone())
+        rebuild(covpool.create_model("resnet18").architecture, backbone=backbone())
 
 
 def test_a_reset_network_tells_its_classes() -> None:
     network = covpool.attach("test_resnet", "cov", 7, reduce_to=8)
     network.reset_classifier(9)
-    assert rebuild(network.recipe).num_classes == 9
+    assert rebuild(network.architecture).num_classes == 9
     with pytest.raises(ValueError, match="kind"):
         rebuild({})

@@ -62,7 +62,7 @@ def test_a_file_of_another_network_is_refused_and_nothing_changes(tmp_path: Path
     before = backbone.body.conv1.weight.clone()
     state = torchvision.models.resnet50().state_dict()
     del state["bn1.weight"]
-    expected = r"does not fit ResNet: missing bn1\.weight; not known layer1\.0\.conv3.*another shape layer1\.0\.conv1"
+    expected = r"does not fit ResNet: missing bn1\.weight; unknown layer1\.0\.conv3.*another shape layer1\.0\.conv1"
     with pytest.raises(ValueError, match=expected):
         load_backbone_weights(backbone, as_pth(state, tmp_path))
     assert torch.equal(backbone.body.conv1.weight, before)

@@ -81,8 +81,7 @@ def test_numbers_are_those_of_the_log_and_of_the_checkpoint(finished: Path) -> N
     network = covpool.load(finished / "best.safetensors")
     assert f"parameters {sum(p.numel() for p in network.parameters()):,}" in found.text["result"]
     assert (
-        f"torch {covpool.io.read_metadata(finished / 'best.safetensors')['versions']['torch']}"
-        in found.text["settings"]
+        f"torch {covpool.io.read_checkpoint(finished / 'best.safetensors').versions['torch']}" in found.text["settings"]
     )
     assert "1 could not be read" in found.text["broken"] and "blue/3.png" in found.text["broken"]
 
@@ -186,7 +185,7 @@ def test_a_name_that_is_no_text(copy: Path) -> None:
 
 @pytest.mark.parametrize("pool", ["avg", "deepo2p"])
 def test_pools_of_other_kinds(copy: Path, pool: str) -> None:
-    classes = covpool.io.read_metadata(copy / "best.safetensors")["class_names"]
+    classes = covpool.io.read_checkpoint(copy / "best.safetensors").class_names
     network = covpool.attach("test_resnet", pool, 3, reduce_to=8)
     covpool.save(network, copy / "best.safetensors", class_names=classes, preprocessing={"size": 32, "resize": [32]})
     write_report(copy)

@@ -105,10 +105,11 @@ def _check(crops: int, classifier: str, batch_size: int, workers: int) -> None:
 def data_of(checkpoint: Path, asked: str, split: int) -> "Data":
     """Return the data set to evaluate on: the one asked for, or else the one in the checkpoint's recipe."""
     from covpool.data import Data
-    from covpool.io import read_metadata
+    from covpool.data.pipeline import data_settings
+    from covpool.io import read_checkpoint
 
-    kept = ((read_metadata(checkpoint)["recipe_extra"] or {}).get("training") or {}).get("data")
-    own = Data(**kept) if kept else Data()
+    kept = read_checkpoint(checkpoint).data
+    own = data_settings(kept) if kept else Data()
     if asked:
         name, root = split_data(asked)
         known = own if name in ("", own.name) else Data()  # the recipe's parts and split belong to its own data set

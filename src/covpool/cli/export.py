@@ -6,7 +6,6 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-import covpool
 from covpool.cli._output import output_path, say
 
 
@@ -27,18 +26,18 @@ def command(
 ) -> None:
     """Export a checkpoint to ONNX or torch.export, run the result and compare it with the original network."""
     from covpool._check import check_choice
-    from covpool.io import FORMATS, Format, export, read_metadata
+    from covpool.io import FORMATS, Format, export, read_checkpoint
 
     check_choice("to", to, FORMATS)
     path = output_path(checkpoint, f".{to}", out)
     console = Console()
-    about = read_metadata(checkpoint)
-    network = covpool.load(checkpoint)
+    saved = read_checkpoint(checkpoint)
+    network = saved.load()
     sizes = size or [224, 320]
     pixels = f"{', '.join(map(str, sizes))} px"
     say(console, f"{checkpoint}: {network.num_classes} classes")
     with console.status(f"writing {path}, comparing at {pixels}"):
-        kept = {key: about[key] for key in ("class_names", "preprocessing")}
+        kept = saved.model_dump(mode="json", include={"class_names", "preprocessing"})
         done = export(network, path, to=cast(Format, to), sizes=sizes, channels=channels, metadata=kept)
     say(
         console,

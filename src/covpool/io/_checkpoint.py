@@ -1,26 +1,92 @@
-"""Our own checkpoints: one safetensors file, from which the same model comes back with nothing else at hand."""
+"""Our own checkpoints: one safetensors file that holds a network and everything needed to build it again."""
 
+import dataclasses
 import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
 from covpool._check import require
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.io._atomic import replacing
-from covpool.models import Network, rebuild
+from covpool.io._description import (
+    DataSplit,
+    Description,
+    EvaluationSettings,
+    Preprocessing,
+    TrainingRecord,
+    one_line,
+)
+from covpool.io._format_1 import upgrade
+from covpool.models import Network, misfits, outside_source, rebuild
+from covpool.pools import Pool
 
 logger = logging.getLogger(__name__)
 
-KEY = "covpool"  # of the safetensors metadata, under which our JSON stands
-FORMAT = 1
+D = TypeVar("D", bound=Description)
+
+KEY = "covpool"  # name of our JSON in the metadata of the safetensors file
+FORMAT = 2
 RECORDED = ("covpool", "torch", "torchvision", "timm", "safetensors")
+
+Backbones = nn.Module | tuple[nn.Module, ...]
+
+
+class Checkpoint(Description):
+    """A checkpoint file: its description, read without its weights, and `load` to get the network.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path = Field(exclude=True)
+
+    def load(
+        self, *, backbone: Backbones | None = None, pool: Pool | None = None, device: torch.device | str = "cpu"
+    ) -> Network:
+        """Build the network and fill it with the weights in the file; the arguments are those of `covpool.load`."""
+        network = self._build(backbone, pool).cpu()
+        state = require("safetensors.torch", "models").load_file(self.path)
+        found = misfits(network, state)
+        if found:
+            versions = ", ".join(" ".join(pair) for pair in self.versions.items())
+            raise CovpoolError(
+                f"the weights in {str(self.path)!r} do not fit its architecture: {found}. The file is damaged, or a "
+                f"library has changed: install the versions that wrote it ({versions or 'unknown'})"
+            )
+        for name, tensor in network.state_dict(keep_vars=True).items():
+            if name in state:
+                tensor.data = state[name].clone()  # keeps ties, takes the dtype over, and unmaps the file
+        network.origin = self.origin
+        if self.channels_last:
+            network.to(memory_format=torch.channels_last)
+        return network.to(device).eval()
+
+    def _build(self, backbone: Backbones | None, pool: Pool | None) -> Network:
+        if self.architecture is None:
+            if not isinstance(backbone, Network):
+                raise CovpoolError(
+                    f"the network of {str(self.path)!r} was put together by hand: give a Network built in the same way "
+                    f"as `backbone`; got {type(backbone).__name__}"
+                )
+            return backbone
+        source = outside_source(self.architecture)
+        if source is not None and backbone is None:
+            raise CovpoolError(
+                f"the network of {str(self.path)!r} must be built without other files or the network; it asks for "
+                f"{source}: build the backbone yourself and give it as `backbone`"
+            )
+        try:
+            return rebuild(self.architecture, backbone=backbone, pool=pool)
+        except (TypeError, ValueError, RuntimeError, MemoryError) as error:
+            raise CovpoolError(f"the network of {str(self.path)!r} cannot be built: {error}") from error
 
 
 def save(
@@ -28,20 +94,24 @@ def save(
     path: str | os.PathLike[str],
     *,
     class_names: Sequence[str] | None = None,
-    preprocessing: Mapping[str, Any] | None = None,
-    recipe_extra: Mapping[str, Any] | None = None,
+    preprocessing: Preprocessing | Mapping[str, Any] | None = None,
+    evaluation: EvaluationSettings | Mapping[str, Any] | None = None,
+    data: DataSplit | Mapping[str, Any] | None = None,
+    training: TrainingRecord | Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model into one safetensors file, with all that is needed to build it again as JSON in its metadata.
+    """Write a network into one safetensors file, with everything needed to build it again as JSON in its metadata.
 
-    The file is written under a temporary name and renamed, so a crash never leaves half of one.
+    The file is written under a temporary name and renamed, so a crash never leaves an incomplete file.
 
     Args:
-        model: of `covpool.attach` or `covpool.create_model`. One attached to a backbone object, not to a name, is saved
-            too, and a warning says that `load` will want that backbone.
-        path: the file, by custom ending in .safetensors.
-        class_names: one name per class.
-        preprocessing: how pictures become inputs, for whoever predicts with the model: anything JSON can hold.
-        recipe_extra: more to keep beside the recipe, such as the settings of the training: anything JSON can hold.
+        model: A network of `covpool.attach` or `covpool.create_model`. If its backbone or its pool was given as an
+            object, a warning says that `load` needs that object.
+        path: The file, usually with the suffix .safetensors.
+        class_names: One name per class.
+        preprocessing: How images become inputs, as fields of `covpool.io.Preprocessing`.
+        evaluation: How the network is evaluated, as fields of `covpool.io.EvaluationSettings`.
+        data: What the network was trained on, as fields of `covpool.io.DataSplit`.
+        training: The training run, as fields of `covpool.io.TrainingRecord`.
 
     Example: see `load`.
     """
@@ -49,29 +119,29 @@ def save(
         raise WrongTypeError(
             f"`model` must be a covpool Network, of covpool.attach or covpool.create_model; got {type(model).__name__}"
         )
-    description = {
-        "format": FORMAT,
-        "recipe": model.recipe,
-        "class_names": None if class_names is None else list(class_names),
-        "preprocessing": None if preprocessing is None else dict(preprocessing),
-        "recipe_extra": None if recipe_extra is None else dict(recipe_extra),
-        "origin": model.origin,
-        "versions": _versions(),
-        "channels_last": _is_channels_last(model),
-    }
-    try:
-        text = json.dumps(description)
-    except (TypeError, ValueError) as error:
-        raise WrongTypeError(
-            f"what is saved beside the weights must be plain JSON (text, numbers, lists): {error}"
-        ) from error
-    if model.recipe is None or model.recipe.get("backbone", "") is None:
+    architecture = model.architecture
+    parts = {"preprocessing": preprocessing, "evaluation": evaluation, "data": data, "training": training}
+    description = _describe(
+        Description,
+        {
+            "architecture": None if architecture is None else dataclasses.asdict(architecture),
+            "class_names": _check_names(model, class_names),
+            **{key: part.model_dump() if isinstance(part, BaseModel) else part for key, part in parts.items()},
+            "origin": model.origin,
+            "versions": _versions(),
+            "channels_last": _is_channels_last(model),
+        },
+    )
+    objects = _objects_needed(description)
+    if objects:
         logger.warning(
-            "%s does not say how its backbone is built, which was given as an object: load it with "
-            "covpool.load(path, backbone=...)",
+            "%s does not say how its %s is built: load it with covpool.load(path, %s)",
             os.fspath(path),
+            " and its ".join(objects),
+            ", ".join(f"{name}=..." for name in objects),
         )
     safetensors = require("safetensors.torch", "models")
+    text = json.dumps({"format": FORMAT, **json.loads(description.model_dump_json())})  # which writes NaN as null
     with replacing(path) as partial:
         safetensors.save_file(_separate_tensors(model), partial, metadata={KEY: text})
 
@@ -79,18 +149,22 @@ def save(
 def load(
     path: str | os.PathLike[str],
     *,
-    backbone: nn.Module | tuple[nn.Module, ...] | None = None,
+    backbone: Backbones | None = None,
+    pool: Pool | None = None,
     device: torch.device | str = "cpu",
 ) -> Network:
-    """The model in a file of `save`, in eval mode: the same outputs, bit for bit, on the same device.
+    """Load the network in a file of `save`, in eval mode: the same outputs, bit for bit, on the same device.
 
-    Nothing in the file is executed. Weights come back in the dtype and memory format they were saved in.
+    No code in the file is executed, no other file is read, and nothing is downloaded. Weights keep the dtype and the
+    memory format they were saved in.
 
     Args:
-        path: the file.
-        backbone: for a model that was attached to a backbone object: one built in the same way (a tuple of them for
-            several). For a Network put together by hand: such a Network. It gets the weights and is changed in place.
-        device: where to put the model.
+        path: The file.
+        backbone: A backbone built in the same way (a tuple for several), for a model that was attached to a backbone
+            object. A Network built in the same way, for a Network put together by hand. It receives the weights and is
+            changed in place.
+        pool: A pool built in the same way, for a model that was attached with a pool object.
+        device: Device of the network.
 
     >>> import tempfile, torch, covpool
     >>> model = covpool.attach("torchvision/resnet18", "isqrt", num_classes=3, reduce_to=16).eval()
@@ -101,18 +175,52 @@ def load(
     >>> torch.equal(model(x), again(x))
     True
     """
-    description = read_metadata(path)
-    model = _build(description["recipe"], backbone, path).cpu()
-    _take_over(model, require("safetensors.torch", "models").load_file(path), path)
-    model.origin = description["origin"]
-    if description["channels_last"]:
-        model.to(memory_format=torch.channels_last)
-    return model.to(device).eval()
+    return read_checkpoint(path).load(backbone=backbone, pool=pool, device=device)
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What stands beside the weights in a file of `save`: recipe, class_names, preprocessing, recipe_extra,
-    origin (of an imported one) and versions."""
+def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read the description of a checkpoint, without its weights.
+
+    >>> import tempfile, covpool
+    >>> model = covpool.create_model("resnet18_isqrt_2k", num_classes=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     covpool.save(model, f"{folder}/model.safetensors", class_names=["cat", "dog"])
+    ...     checkpoint = covpool.io.read_checkpoint(f"{folder}/model.safetensors")
+    >>> checkpoint.class_names, checkpoint.architecture.name
+    (('cat', 'dog'), 'resnet18_isqrt_2k')
+    """
+    name = repr(os.fspath(path))
+    text = _read_text(path)
+    if text is None:
+        raise CovpoolError(
+            f"{name} was not written by covpool.save: it holds weights without a description; "
+            "give weights of a plain backbone to covpool.attach, others' networks to covpool.import_checkpoint"
+        )
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CovpoolError(f"the description in {name} is damaged, it is not JSON: {error}") from error
+    form = found.get("format") if isinstance(found, dict) else None
+    if form not in (1, FORMAT) or isinstance(form, bool):
+        remedy = "upgrade covpool" if isinstance(form, int) and form > FORMAT else "the file is damaged"
+        raise CovpoolError(f"the description in {name} must have format 1 to {FORMAT}; got {form!r}: {remedy}")
+    fields = upgrade(found) if form == 1 else {key: value for key, value in found.items() if key != "format"}
+    try:
+        return _describe(Checkpoint, {**fields, "path": os.fspath(path)})
+    except CovpoolError as error:
+        raise CovpoolError(f"the description in {name} is damaged: {error}") from error
+
+
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Whether a file was written by `save`; other weights, of a plain backbone for example, are not checkpoints."""
+    try:
+        return _read_text(path) is not None
+    except CovpoolError:
+        return False
+
+
+def _read_text(path: str | os.PathLike[str]) -> str | None:
+    """Our JSON in a safetensors file, None in a safetensors file of others."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"{os.fspath(path)!r} is a folder: name a checkpoint, as best.safetensors of a run")
     if not Path(path).is_file():
@@ -120,24 +228,47 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     safetensors = require("safetensors", "models")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(KEY)
+            text: str | None = (file.metadata() or {}).get(KEY)
     except safetensors.SafetensorError as error:
         raise CovpoolError(
             f"{os.fspath(path)!r} is not a whole safetensors file ({error}); "
             "other people's .pth files are read by covpool.import_checkpoint"
         ) from error
-    if text is None:
-        raise CovpoolError(
-            f"{os.fspath(path)!r} was not written by covpool.save: it holds weights without a recipe; "
-            "give weights of a plain backbone to covpool.attach, others' networks to covpool.import_checkpoint"
-        )
-    description: dict[str, Any] = json.loads(text)
-    if description["format"] > FORMAT:
-        raise CovpoolError(
-            f"{os.fspath(path)!r} has format {description['format']}, of covpool {description['versions']['covpool']}, "
-            f"and this covpool reads up to {FORMAT}: upgrade it"
-        )
-    return description
+    return text
+
+
+def _describe(kind: type[D], fields: Mapping[str, Any]) -> D:
+    """A checked description of plain values; lists stand for tuples, as in JSON."""
+    try:
+        text = json.dumps(fields)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WrongTypeError(
+            f"what is saved beside the weights must be plain JSON (text, numbers, lists): {error}"
+        ) from error
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise one_line(error) from error
+
+
+def _check_names(model: Network, class_names: Sequence[str] | None) -> list[str] | None:
+    if class_names is None:
+        return None
+    if isinstance(class_names, str):
+        raise WrongTypeError(f"`class_names` must be a list of names, one per class; got the text {class_names!r}")
+    names = list(class_names)
+    if len(names) != model.num_classes:
+        raise CovpoolError(f"`class_names` must have one name per class, {model.num_classes}; got {len(names)}")
+    return names
+
+
+def _objects_needed(description: Description) -> list[str]:
+    """The arguments of `load` that must be given as objects."""
+    architecture = description.architecture
+    if architecture is None:
+        return ["backbone"]
+    missing = [name for name in ("backbone", "pool") if getattr(architecture, name, "") is None]
+    return ["backbone", *missing] if outside_source(architecture) else missing
 
 
 def _versions() -> dict[str, str]:
@@ -151,7 +282,7 @@ def _versions() -> dict[str, str]:
 
 
 def _separate_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Every name with contiguous memory of its own, as safetensors wants it: a shared weight is written twice."""
+    """Every tensor in contiguous memory of its own, as safetensors requires; a shared weight is written twice."""
     tensors: dict[str, Tensor] = {}
     taken: set[int] = set()
     for name, tensor in model.state_dict().items():
@@ -169,35 +300,3 @@ def _is_channels_last(model: nn.Module) -> bool:
         p.ndim == 4 and not p.is_contiguous() and p.is_contiguous(memory_format=torch.channels_last)
         for p in model.parameters()
     )
-
-
-def _build(
-    recipe: dict[str, Any] | None,
-    backbone: nn.Module | tuple[nn.Module, ...] | None,
-    path: str | os.PathLike[str],
-) -> Network:
-    if recipe is not None:
-        try:
-            return rebuild(recipe, backbone=backbone)
-        except (TypeError, ValueError) as error:
-            raise CovpoolError(f"the network of {os.fspath(path)!r} cannot be built: {error}") from error
-    if not isinstance(backbone, Network):
-        raise CovpoolError(
-            f"the network of {os.fspath(path)!r} was put together by hand: give a Network built in the same way as "
-            f"`backbone`; got {type(backbone).__name__}"
-        )
-    return backbone
-
-
-def _take_over(model: nn.Module, state: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
-    """Fill a model from the tensors of the file, in the file's dtypes."""
-    expected = model.state_dict(keep_vars=True)
-    odd = sorted(expected.keys() ^ state.keys())
-    odd += [name for name in expected.keys() & state.keys() if expected[name].shape != state[name].shape]
-    if odd:
-        raise CovpoolError(
-            f"the weights in {os.fspath(path)!r} do not fit the network of its recipe: {', '.join(odd[:5])}"
-            f"{f' and {len(odd) - 5} more' if len(odd) > 5 else ''}; another version of the backbone's library?"
-        )
-    for name, tensor in expected.items():
-        tensor.data = state[name].clone()  # which keeps ties, takes the dtype over, and lets go of the mapped file

@@ -1,5 +1,6 @@
 """Backbone: a classifier without its pool and what stands after it, giving feature maps or tokens."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -58,7 +59,17 @@ class Backbone(nn.Module):
 
 
 class Streams(nn.ModuleList):
-    """Several backbones side by side: one image -> a tuple of features."""
+    """Several backbones side by side: one image -> a tuple of features.
+
+    Attributes:
+        channels: Channels of each feature tensor.
+        layout: Layout that all feature tensors share; "auto" for feature maps beside tokens.
+    """
+
+    def __init__(self, streams: Sequence[Backbone]) -> None:
+        super().__init__(streams)
+        self.channels = tuple(c for stream in streams for c in stream.channels)
+        self.layout = _common_layout({stream.layout for stream in streams})
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         features: list[Tensor] = []
@@ -169,6 +180,16 @@ def _count_prefix(seen: Observation, model: nn.Module) -> int:
     tokens = seen.outputs[-1][1]
     surplus = [tokens - call.positions for call in seen.calls if call.leaf and call.shrinks]
     return min((s for s in surplus if 0 <= s <= MOST_PREFIX_TOKENS), default=0)
+
+
+def _common_layout(layouts: set[Layout]) -> Layout:
+    if len(layouts) == 1:
+        return layouts.pop()
+    if "channels_last" in layouts:
+        raise CovpoolError(
+            "the backbones must give features of one layout; got maps (b, h, w, c) from one of them: choose another"
+        )
+    return "auto"
 
 
 def device_and_dtype(module: nn.Module) -> tuple[torch.device, torch.dtype]:

@@ -1,5 +1,6 @@
 """Classifiers of timm and torchvision, and the features of our early networks, by name."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -63,8 +64,7 @@ def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
         raise CovpoolError(
             f"timm has no model {name!r}{hint}; torchvision's are named 'torchvision/...', ours 'covpool/...'"
         )
-    made: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
-    return made
+    return _call(timm.create_model, name, options, pretrained=pretrained)
 
 
 def _early(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
@@ -84,5 +84,17 @@ def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Mod
         raise CovpoolError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
     if name in ("googlenet", "inception_v3") and not pretrained:
         options = {"init_weights": False, **options}  # its own initialisation takes minutes
-    made: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
-    return made
+    return _call(models.get_model, name, options, **({"weights": "DEFAULT"} if pretrained else {}))
+
+
+def _call(build: Callable[..., nn.Module], name: str, options: dict[str, Any], **weights: Any) -> nn.Module:
+    try:
+        return build(name, **weights, **options)
+    except (OSError, CovpoolError):
+        raise
+    except Exception as error:  # libraries complain about options in many ways
+        if not options:
+            raise
+        raise WrongTypeError(
+            f"the backbone options {options} must be options of {name!r}; its library says: {error}"
+        ) from error

@@ -1,12 +1,14 @@
 """Network: features -> pool -> classifier."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
+from covpool.models._architecture import Architecture
 from covpool.models._head import last_linear, replace_last_linear
 from covpool.pools import Pool
 
@@ -23,8 +25,7 @@ class Network(nn.Module):
         features: images -> one feature tensor, or a tuple of them for a pool of several.
         pool: feature tensors -> one vector per image.
         classifier: vectors -> logits. A pool with output "scores" is its own classifier; give nn.Identity() then.
-        recipe: what `rebuild` needs to construct the same architecture again, made of JSON types; None for a network
-            put together by hand.
+        architecture: What `rebuild` needs to build the same network again; None for a network put together by hand.
 
     Shape: (b, 3, h, w) -> (b, num_classes).
 
@@ -37,13 +38,13 @@ class Network(nn.Module):
     origin: str | None = None  # whose checkpoint it was imported from, in which layout
 
     def __init__(
-        self, features: nn.Module, pool: Pool, classifier: nn.Module, *, recipe: dict[str, Any] | None = None
+        self, features: nn.Module, pool: Pool, classifier: nn.Module, *, architecture: Architecture | None = None
     ) -> None:
         super().__init__()
         self.features = features
         self.pool = pool
         self.classifier = classifier
-        self.recipe = recipe
+        self.architecture = architecture
 
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_head(self.forward_pool(self.forward_features(x)))
@@ -77,8 +78,8 @@ class Network(nn.Module):
                 f"network again with num_classes={num_classes}"
             )
         self.classifier = replace_last_linear(self.classifier, num_classes)
-        if self.recipe is not None:
-            self.recipe = {**self.recipe, "num_classes": num_classes}
+        if self.architecture is not None:
+            self.architecture = replace(self.architecture, num_classes=num_classes)
 
     def parameter_groups(
         self, lr: float, *, head_factor: float = 1.0, weight_decay: float | None = None, decay_norms: bool = True

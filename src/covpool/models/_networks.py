@@ -26,12 +26,13 @@ from torch import nn
 
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
+from covpool.models._architecture import NamedArchitecture, as_json
 from covpool.models._attach import attach
 from covpool.models._backbone import device_and_dtype, make_backbone
 from covpool.models._by_name import classifier_by_name
 from covpool.models._early_networks import TABLES
 from covpool.models._flatten import FlattenPool
-from covpool.models._head import make_head
+from covpool.models._head import make_classifier
 from covpool.models._last_stride import remove_last_stride
 from covpool.models._network import Network
 
@@ -125,7 +126,7 @@ def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Net
         network = attach(model, "avg", num_classes, keep_last_stride=arm == "", **pool_options)
     else:
         network = _with_grid(model, about, num_classes, modified=arm == "modified", **pool_options)
-    network.recipe = {"kind": "model", "name": name, "num_classes": num_classes, "pool_options": pool_options}
+    network.architecture = NamedArchitecture(name=name, num_classes=num_classes, pool_options=as_json(pool_options))
     return network
 
 
@@ -172,7 +173,7 @@ def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: boo
         remove_last_stride(backbone, type(model).__name__)
     features = nn.Sequential(OrderedDict(body=backbone.body, grid=nn.AdaptiveAvgPool2d(about.grid)))
     pool = FlattenPool(about.channels, positions=about.grid**2, **pool_options)
-    head = make_head(pool.out_features, num_classes, layers=HIDDEN, norm=about.norm)
+    head = make_classifier(pool.out_features, num_classes, layers=HIDDEN, norm=about.norm)
     return Network(features, pool, head.to(*device_and_dtype(features)))
 
 

@@ -1,42 +1,50 @@
-"""Building a network again from the recipe that is stored with it."""
+"""Building a network again from its architecture."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from covpool._errors import CovpoolError
-from covpool.models._attach import Source, attach
+from covpool.models._architecture import Architecture, NamedArchitecture, outside_source, read_architecture
+from covpool.models._attach import attach
+from covpool.models._features import Source
 from covpool.models._network import Network
 from covpool.models._networks import create_model
-from covpool.pools import without_plugins
+from covpool.pools import Pool, without_plugins
 
 
-def rebuild(recipe: dict[str, Any], *, backbone: Source | tuple[Source, ...] | None = None) -> Network:
-    """The architecture that `recipe` tells of, with fresh weights.
+def rebuild(
+    architecture: Architecture | Mapping[str, Any],
+    *,
+    backbone: Source | tuple[Source, ...] | None = None,
+    pool: Pool | None = None,
+) -> Network:
+    """Build the network that an architecture describes, with fresh weights.
 
     Args:
-        recipe: `network.recipe` of a network that was made by `attach` or by `create_model`.
-        backbone: for a network that was attached to a backbone object: one built in the same way.
+        architecture: `network.architecture` of a network made by `attach` or `create_model`, or the mapping that
+            `dataclasses.asdict` makes of it.
+        backbone: A backbone built in the same way, for a network that was attached to a backbone object.
+        pool: A pool built in the same way, for a network that was attached with a pool object.
 
     >>> import covpool
     >>> network = covpool.create_model("resnet18_isqrt_2k", num_classes=10)
-    >>> rebuild(network.recipe).recipe == network.recipe
+    >>> rebuild(network.architecture).architecture == network.architecture
     True
     """
-    arguments = dict(recipe)
-    kind = arguments.pop("kind", None)
-    options = arguments.pop("pool_options", {})
-    if kind not in ("attach", "model"):
-        raise CovpoolError(f"a recipe is of kind 'attach' or 'model'; got {kind!r}")
-    stored = arguments.pop("backbone", None)
-    named = kind == "model" or stored is not None
-    if named == (backbone is not None):
-        raise CovpoolError(
-            "`backbone` must be left out: the recipe names its own"
-            if named
-            else "this network was attached to a backbone object: give `backbone`, one built in the same way"
-        )
+    known = read_architecture(architecture) if isinstance(architecture, Mapping) else architecture
+    arguments = asdict(known)
+    named = isinstance(known, NamedArchitecture)
+    del arguments["kind"]
+    for what, given in (("backbone", backbone), ("pool", pool)):
+        stored = named or arguments[what] is not None
+        if not stored and given is None:
+            raise CovpoolError(f"this network was made with a {what} object: give `{what}`, one built in the same way")
+        if stored and given is not None and not (what == "backbone" and outside_source(known)):
+            raise CovpoolError(f"`{what}` must be left out: the architecture names its own")
+    options = arguments.pop("pool_options")
+    if not named:
+        arguments["backbone"] = arguments["backbone"] if backbone is None else backbone
+        arguments["pool"] = arguments["pool"] if pool is None else pool
     with without_plugins():  # a stored architecture must not decide which code is imported
-        if kind == "model":
-            return create_model(**arguments, **options)
-        source = backbone if stored is None else tuple(stored) if isinstance(stored, list) else stored
-        assert source is not None
-        return attach(source, **arguments, **options)
+        return create_model(**arguments, **options) if named else attach(**arguments, **options)

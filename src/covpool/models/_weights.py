@@ -37,23 +37,33 @@ def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
 
 
 def fill(module: nn.Module, state: Mapping[str, Tensor], complaint: str) -> None:
-    """Load a state dict that must fit, but for the counters of batch norms, which old files lack.
+    """Load a state dict that must fit, apart from the counters of batch norms, which old files lack.
 
     Args:
-        module: changed in place, or not at all.
-        state: its tensors.
-        complaint: the beginning of the error where something is missing, not known or of another shape.
+        module: The module to fill. It is not changed when the state dict does not fit.
+        state: Its tensors by name.
+        complaint: The beginning of the error message.
     """
-    wanted = module.state_dict()
-    missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
-    surplus = [key for key in state if key not in wanted]
-    misfits = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
-    if missing or surplus or misfits:
-        raise CovpoolError(
-            f"{complaint}: missing {_some(missing)}; not known {_some(surplus)}; of another shape {_some(misfits)}"
-        )
+    found = misfits(module, state)
+    if found:
+        raise CovpoolError(f"{complaint}: {found}")
     module.load_state_dict(state, strict=False)
 
 
+def misfits(module: nn.Module, state: Mapping[str, Tensor]) -> str:
+    """Why a state dict does not fit a module, in words; an empty string if it fits.
+
+    >>> misfits(nn.Linear(2, 3), {"weight": nn.Linear(5, 3).weight, "scale": Tensor()})
+    'missing bias; unknown scale; of another shape weight'
+    """
+    expected = module.state_dict()
+    kinds = {
+        "missing": [key for key in expected if key not in state and not key.endswith("num_batches_tracked")],
+        "unknown": [key for key in state if key not in expected],
+        "of another shape": [key for key in expected if key in state and state[key].shape != expected[key].shape],
+    }
+    return "; ".join(f"{kind} {_some(keys)}" for kind, keys in kinds.items() if keys)
+
+
 def _some(keys: list[str]) -> str:
-    return f"{', '.join(keys[:3])}{f' and {len(keys) - 3} more' if len(keys) > 3 else ''}" or "none"
+    return f"{', '.join(keys[:3])}{f' and {len(keys) - 3} more' if len(keys) > 3 else ''}"

@@ -8,7 +8,7 @@ import torch
 from covpool._errors import CovpoolError
 from covpool.data.sets import Splits, open_data
 from covpool.engine.evaluation import Checkpoint, Judgement, judge
-from covpool.io import read_metadata, replacing
+from covpool.io import read_checkpoint, replacing
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, resolve_stages, to_toml
 from covpool.report import _facts as facts
 from covpool.report._curves import learning_curves
@@ -75,12 +75,13 @@ def _network_parts(
     judgement = attempt(lambda: _judged(given(answers)))
     spectra = attempt(lambda: sample_spectra(given(checkpoint), recipe, given(opened).test, device))
     known = checkpoint.value
+    saved = read_checkpoint(known.path) if known else None
     return {
         "headline": facts.headline(history, judgement.value),
         "checkpoint": known,
         "network": facts.about_network(known.network, recipe) if known else [],
-        "versions": facts.versions(read_metadata(known.path)["versions"] if known else {}),
-        "epoch": (read_metadata(known.path)["recipe_extra"] or {}).get("epoch") if known else None,
+        "versions": facts.versions(saved.versions if saved else {}),
+        "epoch": saved.training.epoch if saved and saved.training else None,
         "judgement": judgement,
         "metrics": facts.metrics(judgement.value) if judgement.value else [],
         "mistakes": attempt(lambda: find_mistakes(given(answers), given(judgement))),

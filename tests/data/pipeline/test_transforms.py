@@ -1,6 +1,5 @@
 """Transforms, compared with direct computations in PIL and numpy."""
 
-import json
 import pickle
 from typing import Any
 
@@ -12,6 +11,7 @@ from PIL import Image
 from covpool.data._settings import Augment
 from covpool.data.pipeline import _transforms as transforms
 from covpool.data.pipeline._samples import drawing
+from covpool.io import Preprocessing
 
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
@@ -43,8 +43,8 @@ def test_a_test_image_is_resized_and_center_cropped(
     x = transforms.eval_transform(augment)(image)
     assert x.dtype == torch.float32
     np.testing.assert_allclose(x.numpy(), expected(resized.crop(box)), atol=1e-6)
-    kept = json.loads(json.dumps(transforms.preprocessing(augment)))
-    assert torch.equal(transforms.from_preprocessing(kept)(image), x)
+    kept = Preprocessing.model_validate_json(transforms.preprocessing(augment).model_dump_json())
+    assert torch.equal(transforms.eval_transform(transforms.augment_of(kept))(image), x)
     assert torch.equal(transforms.eval_transform(augment, resized=True)(resized), x)
     plain = Augment(size=16, resize=resize, interpolation=interpolation, crop="center", flip=False)
     assert torch.equal(transforms.train_transform(plain)(image), x)

@@ -82,10 +82,11 @@ def test_what_a_run_leaves_behind(root: Path, tmp_path: Path) -> None:
     assert [event["step"] for event in events if event["event"] == "tick"] == list(range(1, 9))
     judged = [line["top1"] for line in log if line["event"] == "epoch"]
     assert result.best == max(judged) and result.metrics["top1"] == judged[-1]
-    about = covpool.io.read_metadata(tmp_path / "run" / "last.safetensors")
-    assert about["class_names"] == list(CLASSES) and about["preprocessing"]["size"] == 32
-    assert about["recipe_extra"]["epoch"] == 2 and about["recipe_extra"]["training"]["optimizer"]["lr"] == 0.05
-    assert about["recipe_extra"]["metrics"]["top1"] == judged[-1]
+    saved = covpool.io.read_checkpoint(tmp_path / "run" / "last.safetensors")
+    assert saved.class_names == tuple(CLASSES) and saved.preprocessing.size == 32
+    assert saved.training.epoch == 2 and saved.training.recipe["optimizer"]["lr"] == 0.05
+    assert saved.training.metrics["top1"] == judged[-1]
+    assert saved.evaluation is not None and saved.data.name == "folder"
     network = covpool.load(tmp_path / "run" / "last.safetensors")
     assert network.num_classes == 3
 

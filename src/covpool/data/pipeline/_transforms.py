@@ -1,6 +1,6 @@
 """How an image becomes an input: the table `augment` of a recipe as torchvision transforms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -10,6 +10,7 @@ from torchvision.transforms import v2
 
 from covpool._errors import CovpoolError
 from covpool.data._settings import Augment
+from covpool.io import Preprocessing
 
 Crops = Literal[1, 10]
 Transform = Callable[[Image.Image], Tensor]
@@ -17,7 +18,6 @@ Transform = Callable[[Image.Image], Tensor]
 # Principal components of the colors of ImageNet in [0, 1] (Krizhevsky et al. 2012, section 4.1, without the values).
 PCA_VALUES = torch.tensor([0.2175, 0.0188, 0.0045])
 PCA_VECTORS = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
-KEPT = ("size", "resize", "mean", "std", "interpolation")  # settings of Augment that a checkpoint keeps
 
 
 def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
@@ -69,24 +69,18 @@ def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False)
     return v2.Compose([*steps, cut, ToTensor(), v2.Normalize(augment.mean, augment.std)])
 
 
-def preprocessing(augment: Augment) -> dict[str, Any]:
-    """The settings that a checkpoint keeps to prepare images as in evaluation, as plain values for JSON.
+def preprocessing(augment: Augment) -> Preprocessing:
+    """What a checkpoint keeps, so that images can be prepared as in the evaluation.
 
-    >>> preprocessing(Augment(size=112, resize=(128,)))["resize"]
-    [128]
+    >>> preprocessing(Augment(size=112, resize=(128,))).resize
+    (128,)
     """
-    values = {name: getattr(augment, name) for name in KEPT}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return Preprocessing(**{name: getattr(augment, name) for name in Preprocessing.model_fields})
 
 
-def from_preprocessing(kept: Mapping[str, Any], *, crops: Crops = 1) -> Transform:
-    """The test transform from the settings that `preprocessing` kept; missing ones have the defaults of `Augment`."""
-    return eval_transform(augment_of(kept), crops=crops)
-
-
-def augment_of(kept: Mapping[str, Any]) -> Augment:
-    """`Augment` from the settings that `preprocessing` kept."""
-    return Augment(**{name: value for name, value in kept.items() if name in Augment.model_fields})
+def augment_of(saved: Preprocessing) -> Augment:
+    """The settings that evaluate images with this preprocessing."""
+    return Augment(**saved.model_dump())
 
 
 def resizes_first(augment: Augment) -> bool:

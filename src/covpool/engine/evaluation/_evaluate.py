@@ -8,16 +8,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-import covpool
 from covpool._errors import CovpoolError
 from covpool.data import Augment, Data, Images
-from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of, preprocessing
+from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of
 from covpool.data.sets import Splits
 from covpool.engine._infer import scores
 from covpool.engine.evaluation._judgement import Judgement, judge
 from covpool.engine.evaluation._pooled import Pooled, cached, file_digest, file_marks, pooled
 from covpool.engine.evaluation._svm import fit_svm
-from covpool.io import read_metadata
+from covpool.io import Preprocessing, read_checkpoint
 from covpool.models import Network
 
 Progress = Callable[[str, int, int], None]  # what is done, how many batches of how many
@@ -57,10 +56,9 @@ class Checkpoint:
 
     @staticmethod
     def read(path: Path, device: str) -> "Checkpoint":
-        about = read_metadata(path)
-        kept = about["preprocessing"] or preprocessing(Augment())
-        names = about["class_names"]
-        return Checkpoint(path, covpool.load(path, device=device), augment_of(kept), tuple(names) if names else None)
+        saved = read_checkpoint(path)
+        augment = augment_of(saved.preprocessing or Preprocessing())
+        return Checkpoint(path, saved.load(device=device), augment, saved.class_names)
 
 
 def evaluate(paths: Sequence[Path], splits: Splits, data: Data, protocol: Protocol) -> Judgement:

@@ -1,8 +1,7 @@
 """From a recipe to a network: its architecture, its first weights, and which parts of it learn."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,8 +10,8 @@ import covpool
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
 from covpool._files import read_tensors
-from covpool.io import read_metadata
-from covpool.models import Network, fill, last_linear, pool_of, rebuild
+from covpool.io import is_checkpoint, read_checkpoint
+from covpool.models import AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild
 from covpool.recipe import Model, Recipe, pool_options
 
 
@@ -41,9 +40,10 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
     2
     """
     weights = recipe.init.weights
-    checkpoint = read_metadata(weights) if weights and _is_checkpoint(weights) else None
+    checkpoint = read_checkpoint(weights) if weights and is_checkpoint(weights) else None
     is_named = bool(recipe.model.name or recipe.model.backbone)
-    if not is_named and (checkpoint is None or checkpoint["recipe"] is None):
+    architecture = checkpoint.architecture if checkpoint else None
+    if not is_named and architecture is None:
         raise CovpoolError(
             f"{weights} does not say how its network is built: name it in the recipe, model.backbone=..."
         )
@@ -54,10 +54,10 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
     if is_named:
         network = _construct(recipe, len(classes))
     else:
-        network = rebuild({**checkpoint["recipe"], "num_classes": len(classes)})
+        assert architecture is not None
+        network = rebuild(replace(architecture, num_classes=len(classes)))
         _check_own_pool(recipe, network)
-    known = checkpoint["class_names"]
-    same_classes = known is None or list(known) == list(classes)
+    same_classes = checkpoint.class_names in (None, tuple(classes))
     return Built(network, _take_over(network, weights, same_classes))
 
 
@@ -118,12 +118,13 @@ def _construct(recipe: Recipe, classes: int, *, backbone_weights: str | None = N
 
 def _check_own_pool(recipe: Recipe, network: Network) -> None:
     """Refuse a recipe that tells of another pool than a checkpoint's own network has."""
-    kept = network.recipe
+    kept = network.architecture
     assert kept is not None
-    name = kept["pool"] if kept["kind"] == "attach" else pool_of(kept["name"])
-    own = {"name": name, "reduce_to": kept.get("reduce_to"), **kept["pool_options"]}
+    name = kept.pool if isinstance(kept, AttachedArchitecture) else pool_of(kept.name)
+    own = {"name": name, "reduce_to": getattr(kept, "reduce_to", None), **kept.pool_options}
+    own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
     for key, said in {"name": recipe.pool.name, **pool_options(recipe)}.items():
-        said = list(said) if isinstance(said, tuple) else said
+        said = tuple(said) if isinstance(said, list) else said
         if key not in own or said != own[key]:
             remedy = f"set pool.name={name}" if key == "name" else "leave it out"
             raise CovpoolError(
@@ -141,18 +142,6 @@ def _backbone_name(model: Model) -> str:
     return f"{model.backbone}+{model.block}" if model.block else model.backbone
 
 
-def _is_checkpoint(path: str) -> bool:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"`init.weights`: there is no file {path!r}")
-    if Path(path).suffix != ".safetensors":
-        return False
-    try:
-        read_metadata(path)
-    except ValueError as error:
-        return "not written by covpool.save" not in str(error)
-    return True
-
-
 def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
     """Fill a network from a checkpoint as far as they agree; what was taken, in words."""
     state = read_tensors(path)
@@ -160,13 +149,13 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
     notes = [f"features from {path}"]
     pool, classifier = _part(state, "pool"), _part(state, "classifier")
     own_classifier = network.pool.output == "scores"
-    if _fits(network.pool, pool) and (same_classes or not own_classifier):
-        network.pool.load_state_dict(pool)
+    if not misfits(network.pool, pool) and (same_classes or not own_classifier):
+        network.pool.load_state_dict(pool, strict=False)
         notes += [f"pool from {path}"] if pool else []
     elif network.pool.state_dict():
         notes.append(f"a fresh pool: {path} has another")
-    if same_classes and _fits(network.classifier, classifier):
-        network.classifier.load_state_dict(classifier)
+    if same_classes and not misfits(network.classifier, classifier):
+        network.classifier.load_state_dict(classifier, strict=False)
         return [*notes, f"classifier from {path}"] if classifier else notes
     if _fits_but_last(network.classifier, classifier):
         network.classifier.load_state_dict(classifier, strict=False)
@@ -176,11 +165,6 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
 
 def _part(state: Any, name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
-
-
-def _fits(module: nn.Module, state: dict[str, Tensor]) -> bool:
-    wanted = module.state_dict()
-    return wanted.keys() == state.keys() and all(wanted[key].shape == state[key].shape for key in wanted)
 
 
 def _fits_but_last(classifier: nn.Module, state: dict[str, Tensor]) -> bool:

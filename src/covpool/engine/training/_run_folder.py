@@ -6,9 +6,10 @@ from pathlib import Path
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool.data.pipeline import preprocessing
+from covpool.data.pipeline import data_split, preprocessing
 from covpool.engine.training import _log as log
 from covpool.engine.training import _state as state
+from covpool.io import EvaluationSettings
 from covpool.models import Network
 from covpool.recipe import RECIPE_FILE, Recipe, to_toml
 
@@ -62,5 +63,7 @@ def save_checkpoint(
         path,
         class_names=classes,
         preprocessing=preprocessing(recipe.augment),
-        recipe_extra={"training": recipe.model_dump(mode="json"), **about},
+        evaluation=EvaluationSettings(crops=recipe.evaluate.crops, flip=recipe.evaluate.flip),
+        data=data_split(recipe.data),
+        training={"recipe": recipe.model_dump(mode="json"), **about},
     )

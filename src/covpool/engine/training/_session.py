@@ -1,6 +1,7 @@
 """What all stages of a training share: the network, the log, evaluation, and the files of the run."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -136,8 +137,8 @@ class Session:
         if self.is_sharded:
             whole = get_model_state_dict(self.held, options=state.WHOLE)
             if self.fabric.is_global_zero:
-                assert self.network.recipe is not None
-                network = rebuild(self.network.recipe)
+                assert self.network.architecture is not None
+                network = rebuild(self.network.architecture)
                 network.load_state_dict(whole)
         if self.fabric.is_global_zero:
             about = {"epoch": self.progress.epoch, "step": self.progress.step, "metrics": metrics}
@@ -148,7 +149,9 @@ class Session:
         scaler = self.fabric.strategy.precision.state_dict()
         tensors = state.collect(self.held, optimizer, ema=self.ema, scaler=scaler)
         if self.fabric.is_global_zero:
-            whole = state.State(self.progress, tensors, self.network.recipe, describe_data(self.splits))
+            architecture = self.network.architecture
+            stored = None if architecture is None else asdict(architecture)
+            whole = state.State(self.progress, tensors, stored, describe_data(self.splits))
             state.save_state(self.run / state.STATE_FILE, whole)
 
     def _make_ema(self) -> AveragedModel | None:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from covpool.engine.training import lr_factor, make_optimizer, set_lr
 from covpool.models import Network, make_head
-from covpool.pools import Layout, create_pool, pool_info
+from covpool.pools import Layout
 from covpool.recipe import Optimizer, Schedule
 from covpool.studies._feature_maps import Maps
 from covpool.studies.probe._settings import Probe
@@ -33,12 +33,7 @@ class Head:
     def make(self) -> Network:
         """A fresh one, on the CPU, of torch's random numbers: a network whose features are its input."""
         options = {"reduce_to": self.reduce_to, "layout": self.layout, **self.options}
-        if "num_classes" in pool_info(self.pool).options:
-            options["num_classes"] = self.classes
-        pool = create_pool(self.pool, self.channels, **options)
-        scores = pool.output == "scores"
-        classifier = nn.Identity() if scores else make_head(pool.out_features, self.classes)
-        return Network(nn.Identity(), pool, classifier)
+        return Network(nn.Identity(), *make_head(self.pool, (self.channels,), self.classes, **options))
 
 
 @dataclass(frozen=True)

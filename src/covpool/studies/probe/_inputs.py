@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-import covpool
 from covpool._errors import CovpoolError
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
-from covpool.models import Backbone
+from covpool.models import Backbone, make_features
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies.probe._fit import Head
 from covpool.studies.probe._settings import Probe, chosen_pools
@@ -28,17 +27,15 @@ Progress = Callable[[str, int, int], None]  # what is done, how many of how many
 
 def make_backbone(settings: Probe) -> Backbone:
     """The features of the backbone, without its pool and classifier."""
-    network = covpool.attach(
+    features = make_features(
         settings.backbone,
-        "avg",
-        1,
         keep_last_stride=settings.keep_last_stride,
         backbone_options=settings.backbone_options,
         pretrained=settings.pretrained,
         weights=settings.weights or None,
     )
-    assert isinstance(network.features, Backbone)
-    return network.features
+    assert isinstance(features, Backbone)
+    return features
 
 
 def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, Head]:
