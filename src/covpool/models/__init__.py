@@ -12,6 +12,7 @@ from covpool.models._cost import Cost, cost
 from covpool.models._efficiency import Efficiency, efficiency
 from covpool.models._features import make_features
 from covpool.models._head import last_linear, make_classifier, make_head
+from covpool.models._input_settings import InputSettings, input_settings
 from covpool.models._insert import BlockInfo, block_info, insert, list_blocks
 from covpool.models._last_stride import LastStrideKept
 from covpool.models._network import Network
@@ -29,6 +30,7 @@ __all__ = [
     "BlockInfo",
     "Cost",
     "Efficiency",
+    "InputSettings",
     "LastStrideKept",
     "NamedArchitecture",
     "Network",
@@ -39,6 +41,7 @@ __all__ = [
     "create_model",
     "efficiency",
     "fill",
+    "input_settings",
     "insert",
     "last_linear",
     "list_blocks",

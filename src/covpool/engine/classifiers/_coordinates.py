@@ -1,0 +1,77 @@
+"""Training vectors in coordinates that are cheap to optimise in.
+
+A classifier with an l2 penalty depends on the training vectors only through their inner products. With fewer vectors
+than dimensions (the usual case for second-order pools), the n x n Cholesky factor of the Gram matrix therefore stands
+for the n x d vectors: the problem is the same, and every product with it costs n / d of the original.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
+# Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
+# that the factor exists for repeated vectors and for vectors of rank below n.
+JITTER = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Centred and scaled training vectors, or their equivalent of n dimensions.
+
+    Attributes:
+        rows: the vectors in these coordinates, (n, r) with r = min(n, d).
+        mean: of the vectors, (d,).
+        scale: what the centred vectors are divided by: the root of their mean squared length.
+    """
+
+    rows: Tensor
+    mean: Tensor
+    scale: float
+    _z: Tensor  # (n, d)
+
+    @staticmethod
+    def of(z: Tensor) -> "Coordinates":  # (n, d)
+        """Choose the cheaper coordinates for training vectors."""
+        mean = z.mean(0, dtype=torch.float64).to(z.dtype)
+        n, d = z.shape
+        if d <= n:
+            centred = z - mean
+            scale = _root_mean_square(centred.square().sum(1, dtype=torch.float64))
+            return Coordinates(centred.div_(scale), mean, scale, z)
+        gram = _centred_gram(z, mean)
+        scale = _root_mean_square(gram.diagonal())
+        gram /= scale**2
+        gram.diagonal().add_(JITTER[z.dtype])
+        factor = torch.linalg.cholesky(gram, out=gram)
+        return Coordinates(factor.to(z.dtype), mean, scale, z)
+
+    def original(
+        self,
+        weights: Tensor,  # (k, r)
+        bias: Tensor,  # (k,)
+    ) -> tuple[Tensor, Tensor]:  # (k, d), (k,)
+        """The weights and the bias for the vectors as they were given: centring and scaling are folded in."""
+        if self.rows.shape[1] == self._z.shape[1]:
+            original = weights / self.scale
+        else:
+            combination = torch.linalg.solve_triangular(self.rows.mT, weights.mT, upper=True).mT  # (k, n)
+            combination = combination / self.scale**2
+            original = combination @ self._z - combination.sum(1, keepdim=True) * self.mean
+        return original, bias - original @ self.mean
+
+
+def _centred_gram(z: Tensor, mean: Tensor) -> Tensor:  # (n, n), float64
+    """(z - mean)(z - mean)^T, summed in float64 over blocks of columns whose products are of z's precision."""
+    gram = torch.zeros(len(z), len(z), dtype=torch.float64, device=z.device)
+    for start in range(0, z.shape[1], COLUMNS):
+        block = z[:, start : start + COLUMNS] - mean[start : start + COLUMNS]
+        gram += block @ block.mT
+    return gram
+
+
+def _root_mean_square(squares: Tensor) -> float:
+    """The root of the mean; 1 for vectors that are all equal."""
+    return math.sqrt(float(squares.mean())) or 1.0

@@ -1,0 +1,120 @@
+"""The penalty of a classifier, chosen by cross-validation inside the training set."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from covpool._errors import CovpoolError
+from covpool.engine.classifiers._coordinates import Coordinates
+from covpool.engine.classifiers._linear import LinearClassifier
+from covpool.engine.classifiers._logistic import Problem, check_targets
+
+PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+FOLDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidated:
+    """A classifier fitted to all training vectors, with the penalty that cross-validation chose.
+
+    Attributes:
+        classifier: fitted to all training vectors.
+        penalty: the chosen one.
+        accuracies: cross-validated accuracy of every penalty, largest penalty first.
+        correct: which training images were classified correctly while held out, at the chosen penalty, (n,).
+        converged: whether L-BFGS reached its tolerance in the last fit.
+    """
+
+    classifier: LinearClassifier
+    penalty: float
+    accuracies: dict[float, float]
+    correct: Tensor
+    converged: bool
+
+    @property
+    def accuracy(self) -> float:
+        return self.accuracies[self.penalty]
+
+    @property
+    def standard_error(self) -> float:
+        """Of the cross-validated accuracy."""
+        p, n = self.accuracy, len(self.correct)
+        return (max(p * (1 - p), 0.25 / n) / n) ** 0.5
+
+
+def fit_cross_validated(
+    z: Tensor,  # (copies n, d)
+    targets: Tensor,  # (n,)
+    *,
+    classes: int | None = None,
+    copies: int = 1,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = FOLDS,
+    class_weights: Tensor | None = None,
+) -> CrossValidated:
+    """Fit logistic regression with the penalty that is best on held-out training images.
+
+    Every penalty is tried on the same folds. All copies of an image (the image and its flip) are in one fold, and only
+    the first copy is scored. Of equally good penalties the largest is taken.
+
+    Args:
+        z: Training vectors: those of all images, then of all their flips if there are `copies`.
+        targets: The class of each image.
+        classes: Number of classes; by default as many as occur.
+        copies: How many vectors each image has.
+        penalties: Those to try.
+        folds: Number of folds.
+        class_weights: A weight per class.
+    """
+    every = targets.repeat(copies)
+    count = check_targets(z, every, classes)
+    coordinates = Coordinates.of(z)
+    correct = _held_out_correct(coordinates.rows, targets, count, copies, penalties, folds, class_weights)
+    accuracies = {penalty: float(right.double().mean()) for penalty, right in correct.items()}
+    best = max(accuracies, key=lambda penalty: (accuracies[penalty], penalty))
+    problem = Problem(coordinates.rows, every, count, class_weights)
+    *_, (_, solution) = problem.path([penalty for penalty in accuracies if penalty >= best])
+    classifier = LinearClassifier(*coordinates.original(solution.weights, solution.bias))
+    return CrossValidated(classifier, best, accuracies, correct[best].cpu(), solution.converged)
+
+
+def _held_out_correct(
+    rows: Tensor,
+    targets: Tensor,
+    classes: int,
+    copies: int,
+    penalties: Sequence[float],
+    folds: int,
+    class_weights: Tensor | None,
+) -> dict[float, Tensor]:  # penalty -> (n,) bool
+    """For every penalty, which images are classified correctly by a classifier that has not seen them."""
+    n = len(targets)
+    fold_of = assign_folds(targets, folds).to(targets.device)
+    correct = {p: torch.zeros(n, dtype=torch.bool, device=targets.device) for p in sorted(penalties, reverse=True)}
+    for fold in range(folds):
+        held = (fold_of == fold).nonzero()[:, 0]
+        rest = (fold_of != fold).repeat(copies).nonzero()[:, 0]
+        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights)
+        for penalty, solution in problem.path(penalties):
+            correct[penalty][held] = solution.scores(rows[held]).argmax(1) == targets[held]
+    return correct
+
+
+def assign_folds(targets: Tensor, folds: int, seed: int = 0) -> Tensor:  # (n,) -> (n,)
+    """A fold for every image: each class is spread evenly over the folds, in an order drawn from the seed.
+
+    >>> assign_folds(torch.tensor([0, 0, 0, 1, 1, 1]), 3).sort().values.tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
+    if folds < 2:
+        raise CovpoolError(f"cross-validation needs two folds or more; got {folds}")
+    smallest = int(targets.bincount()[targets.unique()].min())
+    if smallest < 2:
+        raise CovpoolError("cross-validation needs two training images or more of every class; a class has one")
+    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
+    order = order[targets.cpu()[order].argsort(stable=True)]  # class by class, shuffled within each
+    assigned = torch.empty(len(targets), dtype=torch.int64)
+    assigned[order] = torch.arange(len(targets)) % folds
+    return assigned

@@ -1,0 +1,148 @@
+"""Multinomial logistic regression with an l2 penalty, on all vectors at once.
+
+    minimise over W, b:   mean_i w_i loss(W z_i + b, y_i)  +  penalty |W|^2
+
+z are the training vectors, centred and divided by the root of their mean squared length, so that one penalty means the
+same for every pool. In scikit-learn's terms, on vectors treated in the same way, C = 1 / (2 n penalty). The problem is
+convex: the result depends on no seed, no learning rate and no number of epochs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from covpool._errors import CovpoolError
+from covpool.engine.classifiers._coordinates import Coordinates
+from covpool.engine.classifiers._linear import LinearClassifier
+
+TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
+ITERATIONS = 1000  # of L-BFGS at most
+HISTORY = 10  # pairs that L-BFGS keeps
+RESTARTS = 3  # with an empty history, if round-off ends a line search before the tolerance is reached
+
+
+@dataclass(eq=False)
+class Solution:
+    """Weights and bias in the coordinates they were optimised in."""
+
+    weights: Tensor  # (k, r)
+    bias: Tensor  # (k,)
+    converged: bool = True
+
+    def scores(self, rows: Tensor) -> Tensor:  # (m, r) -> (m, k)
+        return rows @ self.weights.mT + self.bias
+
+
+class Problem:
+    """The regression for some training vectors; `path` solves it for one penalty after another.
+
+    Args:
+        rows: training vectors in the coordinates of `Coordinates`, (n, r).
+        targets: their classes, (n,).
+        classes: how many classes there are.
+        class_weights: a weight per class, (k,); None weights all images alike.
+    """
+
+    def __init__(self, rows: Tensor, targets: Tensor, classes: int, class_weights: Tensor | None = None) -> None:
+        self.rows, self.targets = rows, targets
+        self._image_weights = None if class_weights is None else class_weights.to(rows)[targets]
+        self._zero = Solution(rows.new_zeros(classes, rows.shape[1]), rows.new_zeros(classes))
+        self._tolerance = TOLERANCE * float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
+
+    def path(self, penalties: Sequence[float]) -> Iterator[tuple[float, Solution]]:
+        """Solve for penalties from the largest to the smallest, each starting from the solution before it."""
+        solution = self._zero
+        for penalty in sorted(penalties, reverse=True):
+            solution = self._solve(penalty, solution)
+            yield penalty, solution
+
+    def _solve(self, penalty: float, start: Solution) -> Solution:
+        parameters = torch.cat([start.weights.flatten(), start.bias])  # L-BFGS works on one flat vector
+        size = start.weights.numel()
+        found = Solution(parameters[:size].view_as(start.weights), parameters[size:], converged=False)
+
+        def closure() -> float:
+            loss, parameters.grad = self._loss_and_gradient(found, penalty)
+            return float(loss)
+
+        for _ in range(RESTARTS):
+            self._optimizer(parameters).step(closure)
+            gradient = self._loss_and_gradient(found, penalty)[1]
+            found.converged = bool(gradient.abs().max() <= self._tolerance)
+            if found.converged:
+                break
+        return found
+
+    def _optimizer(self, parameters: Tensor) -> torch.optim.LBFGS:
+        return torch.optim.LBFGS(
+            [parameters],
+            max_iter=ITERATIONS,
+            max_eval=2 * ITERATIONS,
+            tolerance_grad=self._tolerance,
+            tolerance_change=0.0,
+            history_size=HISTORY,
+            line_search_fn="strong_wolfe",
+        )
+
+    @torch.no_grad()
+    def _loss_and_gradient(self, at: Solution, penalty: float) -> tuple[Tensor, Tensor]:
+        """The objective, summed in float64, and its gradient as one flat vector."""
+        n = len(self.rows)
+        logs = at.scores(self.rows).double().log_softmax(1)  # (n, k)
+        losses = -logs.gather(1, self.targets[:, None])[:, 0]
+        residual = logs.exp_()
+        residual[torch.arange(n, device=residual.device), self.targets] -= 1
+        if self._image_weights is not None:
+            losses = losses * self._image_weights
+            residual *= self._image_weights[:, None]
+        residual = (residual / n).to(self.rows.dtype)
+        loss = losses.mean() + penalty * at.weights.square().sum(dtype=torch.float64)
+        gradient = torch.addmm(at.weights, residual.mT, self.rows, beta=2 * penalty)
+        return loss, torch.cat([gradient.flatten(), residual.sum(0)])
+
+
+def fit_logistic(
+    z: Tensor,  # (n, d)
+    targets: Tensor,  # (n,)
+    *,
+    penalty: float,
+    classes: int | None = None,
+    class_weights: Tensor | None = None,
+) -> LinearClassifier:
+    """Fit multinomial logistic regression with a given penalty.
+
+    Args:
+        z: Training vectors, on the device where the work is done.
+        targets: The class of each, from 0 to classes - 1.
+        penalty: Weight of |W|^2 beside the mean loss.
+        classes: Number of classes; by default as many as occur.
+        class_weights: A weight per class, for classes of very different size.
+
+    >>> z = torch.tensor([[2.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    >>> fit_logistic(z, torch.tensor([0, 1, 0]), penalty=1e-3).scores(z).argmax(1).tolist()
+    [0, 1, 0]
+    """
+    count = check_targets(z, targets, classes)
+    coordinates = Coordinates.of(z)
+    problem = Problem(coordinates.rows, targets, count, class_weights)
+    _, solution = next(problem.path([penalty]))
+    return LinearClassifier(*coordinates.original(solution.weights, solution.bias))
+
+
+def check_targets(z: Tensor, targets: Tensor, classes: int | None) -> int:
+    """Check the training vectors of a classifier and return the number of classes."""
+    if not z.isfinite().all():
+        raise CovpoolError(
+            "the training vectors must be finite; got NaN or infinity: check the features with diagnostics"
+        )
+    if len(z) != len(targets) or not len(z):
+        raise CovpoolError(f"a classifier needs one target per vector; got {len(z)} vectors and {len(targets)} targets")
+    found = int(targets.max()) + 1
+    count = found if classes is None else classes
+    if int(targets.min()) < 0 or found > count:
+        raise CovpoolError(f"targets must be from 0 to {count - 1}; got {int(targets.min())} to {found - 1}")
+    if count < 2 or bool((targets == targets[0]).all()):
+        raise CovpoolError("a classifier needs images of two classes or more; got one")
+    return count

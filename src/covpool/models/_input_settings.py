@@ -1,0 +1,103 @@
+"""How a pre-trained backbone expects its images, as its own library says: size, resize, normalization, interpolation."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from covpool._check import require
+from covpool.models._by_name import split_blocks
+
+Interpolation = Literal["bilinear", "bicubic"]
+Color = tuple[float, float, float]
+
+IMAGENET_MEAN: Color = (0.485, 0.456, 0.406)
+IMAGENET_STD: Color = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class InputSettings:
+    """How test images become the input of a network: resize the shorter side, crop the centre, normalize.
+
+    Attributes:
+        size: side of the input in pixels.
+        resize: shorter side before the crop.
+        mean, std: of the normalization, for images in [0, 1].
+        interpolation: of the resize.
+    """
+
+    size: int = 224
+    resize: int = 256
+    mean: Color = IMAGENET_MEAN
+    std: Color = IMAGENET_STD
+    interpolation: Interpolation = "bilinear"
+
+    def at_size(self, size: int) -> "InputSettings":
+        """The same settings for another input size: the fraction of the image that the crop keeps stays.
+
+        >>> InputSettings(size=224, resize=256).at_size(320).resize
+        366
+        """
+        return replace(self, size=size, resize=round(size * self.resize / self.size))
+
+
+def input_settings(backbone: str, weights: str | Path | None = None) -> InputSettings:
+    """Look up the input settings of a backbone by its name.
+
+    Args:
+        backbone: Name of a model of timm ("resnet50"), torchvision ("torchvision/resnet50") or covpool, with or
+            without inserted blocks ("resnet50+se").
+        weights: File of its weights. torchvision publishes several sets of weights for one model, with different
+            settings; the name of the file tells which.
+
+    >>> input_settings("torchvision/mobilenet_v2", "mobilenet_v2-b0353104.pth").resize
+    256
+    """
+    name, _ = split_blocks(backbone)
+    library, _, short = name.rpartition("/")
+    if library == "covpool":
+        return InputSettings()
+    if library == "torchvision":
+        return _torchvision(short, weights)
+    return _timm(name)
+
+
+def _timm(name: str) -> InputSettings:
+    timm = require("timm", "models")
+    config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if config is None:
+        return InputSettings()
+    size = config.input_size[-1]
+    return InputSettings(
+        size=size,
+        resize=round(size / (config.crop_pct or 1.0)),
+        mean=_color(config.mean),
+        std=_color(config.std),
+        interpolation=_interpolation(config.interpolation),
+    )
+
+
+def _torchvision(name: str, weights: str | Path | None) -> InputSettings:
+    models = require("torchvision", "models").models
+    if name not in models.list_models(module=models):
+        return InputSettings()
+    entries = models.get_model_weights(name)
+    file = None if weights is None else Path(weights).name
+    entry = next((entry for entry in entries if entry.url.rpartition("/")[2] == file), entries.DEFAULT)
+    preset: Any = entry.transforms()
+    return InputSettings(
+        size=preset.crop_size[0],
+        resize=preset.resize_size[0],
+        mean=_color(preset.mean),
+        std=_color(preset.std),
+        interpolation=_interpolation(preset.interpolation.value),
+    )
+
+
+def _color(values: Any) -> Color:
+    red, green, blue = map(float, values)
+    return red, green, blue
+
+
+def _interpolation(name: str) -> Interpolation:
+    """The library's interpolation; the rare ones that covpool does not have (lanczos, random) become bicubic."""
+    return cast(Interpolation, name) if name in ("bilinear", "bicubic") else "bicubic"

@@ -1,0 +1,27 @@
+"""The input settings of backbones, against the figures their libraries publish."""
+
+import pytest
+
+from covpool.models import InputSettings, input_settings
+
+
+@pytest.mark.parametrize(
+    ("backbone", "weights", "expected"),
+    [
+        ("tf_efficientnet_lite0", None, InputSettings(224, 256, (0.5,) * 3, (0.5,) * 3, "bicubic")),
+        ("torchvision/mobilenet_v2", "folder/mobilenet_v2-b0353104.pth", InputSettings(224, 256)),
+        ("torchvision/mobilenet_v2", None, InputSettings(224, 232)),
+        ("torchvision/mobilenet_v2", "my_own_file.pth", InputSettings(224, 232)),
+        ("torchvision/resnet50+se", "resnet50-0676ba61.pth", InputSettings(224, 256)),
+        ("torchvision/inception_v3", None, InputSettings(299, 342)),
+        ("covpool/alexnet", None, InputSettings()),
+        ("no_such_model", None, InputSettings()),
+    ],
+)
+def test_settings_come_from_the_library(backbone: str, weights: str | None, expected: InputSettings) -> None:
+    assert input_settings(backbone, weights) == expected
+
+
+def test_another_size_keeps_the_fraction_of_the_image() -> None:
+    larger = InputSettings(size=224, resize=256, mean=(0.5,) * 3).at_size(448)
+    assert larger == InputSettings(size=448, resize=512, mean=(0.5,) * 3)
