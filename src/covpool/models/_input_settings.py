@@ -1,4 +1,4 @@
-"""How a pre-trained backbone expects its images, as its own library says: size, resize, normalization, interpolation."""
+"""How a pre-trained backbone expects its images, according to its own library."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,19 +1,25 @@
-"""The dimension reduction before pooling: 1x1 convolution, batch norm and ReLU, once or in a chain."""
+"""The dimension reduction before pooling: 1x1 convolutions, plain or with batch norm and ReLU, once or in a chain."""
 
+import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 from covpool.ops import at_least_float32, in_autocast
+from covpool.pools._principal_axes import principal_axes
+
+logger = logging.getLogger(__name__)
 
 Activation = Literal["relu", "relu6"]
+ReduceKind = Literal["conv_bn_relu", "linear"]
 
 
 class Reduction(nn.Module):
-    """A chain of Conv1x1-BN-ReLU blocks on maps (b, c, h, w); the identity without blocks.
+    """A chain of 1x1 convolutions on maps (b, c, h, w); the identity without blocks.
 
     With a mask, the batch statistics in training include the kept positions only. Values at other positions affect
     neither the output nor the gradients of the weights. Half-precision features are converted to float32 if the weights
@@ -22,38 +28,111 @@ class Reduction(nn.Module):
     Args:
         in_features: Number of input channels.
         reduce_to: Number of channels after each block.
-        activation: "relu6" for networks that were trained with it elsewhere.
+        kind: "conv_bn_relu" puts batch norm and an activation after each convolution; "linear" is the convolution with
+            a bias alone.
+        activation: "relu6" for networks that were trained with it elsewhere; "relu" if not given.
     """
 
     def __init__(
-        self, in_features: int, reduce_to: int | Sequence[int] | None, *, activation: Activation = "relu"
+        self,
+        in_features: int,
+        reduce_to: int | Sequence[int] | None,
+        *,
+        kind: ReduceKind = "conv_bn_relu",
+        activation: Activation | None = None,
     ) -> None:
         super().__init__()
-        check_choice("reduce_activation", activation, ("relu", "relu6"))
-        self.activation = activation
+        check_choice("reduce_kind", kind, ("conv_bn_relu", "linear"))
+        check_choice("reduce_activation", activation, (None, "relu", "relu6"))
+        if kind == "linear" and activation is not None:
+            raise CovpoolError(
+                f"`reduce_activation` = {activation!r} needs `reduce_kind` = 'conv_bn_relu': 'linear' has none"
+            )
+        self.kind, self.activation = kind, activation or "relu"
         widths = () if reduce_to is None else (reduce_to,) if isinstance(reduce_to, int) else tuple(reduce_to)
         self.convolutions, self.norms = nn.ModuleList(), nn.ModuleList()
         for width in widths:
             check_positive_int("reduce_to", width)
-            convolution = nn.Conv2d(in_features, width, 1, bias=False)
+            convolution = nn.Conv2d(in_features, width, 1, bias=kind == "linear")
             nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
             self.convolutions.append(convolution)
-            self.norms.append(nn.BatchNorm2d(width))
+            self.norms.append(nn.BatchNorm2d(width) if kind == "conv_bn_relu" else nn.Identity())
             in_features = width
         self.out_features = in_features
+        self._initial_sum = _sum_of(self.convolutions)
 
     def forward(
         self,
         x: Tensor,  # (b, c, h, w)
         mask: Tensor | None = None,  # (b, h w)
     ) -> Tensor:  # (b, d, h, w)
-        if mask is not None and self.convolutions:
+        if not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()):
+            self._warn_if_random()
+        return self._leading(len(self.convolutions), x, mask)
+
+    def input_rows(
+        self,
+        block: int,
+        x: Tensor,  # (b, c, h, w)
+        mask: Tensor | None,  # (b, h w)
+    ) -> Tensor:  # (m, c)
+        """Return what a block of the chain gets at the kept positions of all images, one per row."""
+        rows = self._leading(block, x, mask).flatten(2).mT  # (b, n, c)
+        return rows.flatten(0, 1) if mask is None else rows[mask]
+
+    def start_block(
+        self,
+        block: int,
+        mean: Tensor,  # (c,)
+        covariance: Tensor,  # (c, c)
+    ) -> None:
+        """Set a block to the principal axes of its input, centered by its bias or by its batch norm."""
+        convolution, norm = self.convolutions[block], self.norms[block]
+        assert isinstance(convolution, nn.Conv2d)
+        axes, variances = principal_axes(covariance, convolution.out_channels)
+        if len(axes) < convolution.out_channels:
+            raise CovpoolError(
+                f"`reduce_to` = {convolution.out_channels} is more than the {len(axes)} channels of the features: "
+                "principal axes need at most as many"
+            )
+        convolution.weight.copy_(axes[:, :, None, None])
+        if convolution.bias is not None:
+            convolution.bias.copy_(-axes @ mean)
+        if isinstance(norm, nn.BatchNorm2d):
+            assert norm.running_mean is not None and norm.running_var is not None
+            assert norm.num_batches_tracked is not None
+            norm.running_mean.copy_(axes @ mean)
+            norm.running_var.copy_(variances)
+            norm.num_batches_tracked.fill_(1)
+
+    def _leading(self, blocks: int, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Apply the first blocks of the chain."""
+        if mask is not None and blocks:
             x = torch.where(_as_map(mask, x), x, 0)
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+        for convolution, norm in zip(self.convolutions[:blocks], self.norms[:blocks], strict=True):
             x = convolution(_in_dtype_of(convolution, x))
+            if self.kind == "linear":
+                continue
             x = masked_batch_norm(x, mask, norm) if mask is not None and norm.training else norm(x)
             x = x.relu() if self.activation == "relu" else nn.functional.relu6(x)
         return x
+
+    def _warn_if_random(self) -> None:
+        """Log a warning, once, if the weights are still the random ones of a new reduction."""
+        initial, self._initial_sum = self._initial_sum, None
+        if initial is not None and _sum_of(self.convolutions) == initial:
+            logger.warning(
+                "vectors come from a reduction with random weights: train the network, load weights, or call "
+                "pool.init_reduction(batches) first"
+            )
+
+
+def _sum_of(convolutions: nn.ModuleList) -> float | None:
+    """Return the sum of all weights, which tells whether they have changed; None if there are no numbers to sum."""
+    weights: list[Any] = [convolution.weight for convolution in convolutions]
+    if not weights or any(weight.is_meta or type(weight.data) is not Tensor for weight in weights):
+        return None
+    return sum(float(weight.detach().sum(dtype=torch.float64)) for weight in weights)
 
 
 def _as_map(

@@ -1,7 +1,7 @@
 """Pool: what all pooling methods share: checks, layout, reduction, masks, precision, normalization, projection."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,7 +14,9 @@ from covpool.ops import at_least_float32, outside_autocast, unvech
 from covpool.pools._grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools._kept_positions import pool_by_count, zero_vectors
 from covpool.pools._normalize import Normalize, make_normalization
-from covpool.pools._reduction import Activation, Reduction
+from covpool.pools._principal_axes import Summed
+from covpool.pools._reduction import Activation, ReduceKind, Reduction
+from covpool.pools._start_reductions import start_reductions
 from covpool.pools._vectorization import triangle
 
 Layout = Literal["auto", "channels_first", "channels_last", "tokens"]
@@ -37,8 +39,9 @@ class Pool(nn.Module):
             gets (one argument per feature tensor).
         layout: "auto" takes 4-D and 5-D inputs as maps with channels second and 3-D inputs as tokens (b, n, c).
             "channels_first" (b, c, ...), "channels_last" (b, ..., c) and "tokens" (b, n, c) fix the layout.
-        reduce_to: Number of channels after a 1x1 convolution, batch norm and ReLU before pooling; several numbers make
-            a chain.
+        reduce_to: Number of channels after a 1x1 convolution before pooling; several numbers make a chain.
+        reduce_kind: "conv_bn_relu" puts batch norm and ReLU after each of these convolutions, as in the paper; "linear"
+            is the convolution with a bias alone, usually started by `init_reduction`.
         reduce_activation: "relu6" replaces the ReLU of the reduction, as in GCP_Optimization's MobileNetV2.
         normalize: Normalization after pooling: "epn" (signed square root of every element, then unit length), "l2",
             "bn" (batch norm over the vector), or a chain of them.
@@ -74,7 +77,8 @@ class Pool(nn.Module):
         *,
         layout: Layout = "auto",
         reduce_to: int | Sequence[int] | None = None,
-        reduce_activation: Activation = "relu",
+        reduce_kind: ReduceKind = "conv_bn_relu",
+        reduce_activation: Activation | None = None,
         normalize: Normalize | Sequence[Normalize] | None = None,
         project_to: int | None = None,
         groups: int = 1,
@@ -87,7 +91,9 @@ class Pool(nn.Module):
         _check_count(self._name(), pooled_size, inputs)
         self.in_features = in_features
         self.layout = layout
-        reductions = [Reduction(channels, reduce_to, activation=reduce_activation) for channels in inputs]
+        reductions = [
+            Reduction(channels, reduce_to, kind=reduce_kind, activation=reduce_activation) for channels in inputs
+        ]
         self.reduce = nn.ModuleList(reductions)
         self._inputs = inputs
         self.channels = tuple(reduction.out_features for reduction in reductions)  # of the features that `_pool` gets
@@ -127,6 +133,31 @@ class Pool(nn.Module):
         """
         return self._apply_method(_rows, (features,), mask, None)
 
+    @torch.no_grad()
+    def init_reduction(
+        self,
+        batches: Iterable[Tensor | tuple[Tensor, ...]],
+        *,
+        masks: Iterable[Tensor] | None = None,
+        summed: Summed = lambda x: x,
+    ) -> None:
+        """Start the reduction from data: the principal axes of the descriptors, centered.
+
+        Every feature tensor gets axes of its own, found at the positions that the pool sees. A batch norm takes over
+        mean and variance. Call it before `init_from`, which takes descriptors after the reduction.
+
+        Args:
+            batches: Features as `forward` takes them, one tensor (or tuple) per batch. A chain of several convolutions
+                goes through them once for each.
+            masks: One mask per batch.
+            summed: Sums a tensor over all processes, if each has batches of its own.
+
+        >>> import covpool
+        >>> pool = covpool.create_pool("isqrt", 32, reduce_to=8, reduce_kind="linear")
+        >>> pool.init_reduction([torch.randn(4, 32, 7, 7) for _ in range(3)])
+        """
+        start_reductions(self, batches, masks, summed)
+
     def _pool_kept(self, *x: Tensor, mask: Positions = None, weights: Positions = None) -> Tensor:
         """Call `_pool` with what it handles. For a method without masks, gather the kept positions first."""
         if self.handles_weights:
@@ -153,17 +184,28 @@ class Pool(nn.Module):
         weights: Tensor | None,
     ) -> Tensor:
         """Check and reduce the features, choose the precision, and call `method` on features (b, n, c)."""
-        if len(features) != len(self._inputs):
-            raise CovpoolError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
-        shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
+        maps, shapes = self._maps(features)
         kept = self._positions("mask", mask, features, shapes)
         weighted = self._positions("weights", weights, features, shapes)
         masks = for_each(kept, features)
-        x = tuple(self._reduced(i, f, shapes[0][1:], masks[i]) for i, f in enumerate(features))
+        x = tuple(self.reduce[i](x, masks[i]).flatten(2).mT for i, x in enumerate(maps))
         if self.chooses_precision:
             return method(*x, mask=kept, weights=weighted)
         with outside_autocast(x[0]):
             return method(*(at_least_float32(f) for f in x), mask=kept, weights=weighted)
+
+    def masked_maps(self, features: tuple[Tensor, ...], mask: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
+        """Return what the reductions get: each feature tensor as a map (b, c, h, w), with its mask (b, h w)."""
+        maps, shapes = self._maps(features)
+        kept = self._positions("mask", mask, features, shapes)
+        return list(zip(maps, for_each(kept, features), strict=True))
+
+    def _maps(self, features: tuple[Tensor, ...]) -> tuple[list[Tensor], list[tuple[int, ...]]]:
+        """Return the features as maps (b, c, h, w), and the shapes (b, *positions) they came in."""
+        if len(features) != len(self._inputs):
+            raise CovpoolError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
+        shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
+        return [self._map(f, shapes[0][1:]) for f in features], shapes
 
     def _finished(self, z: Tensor) -> Tensor:
         """Normalize and project the pooled vectors in float32."""
@@ -185,8 +227,8 @@ class Pool(nn.Module):
             for f, shape in zip(features, shapes, strict=True)
         )
 
-    def _reduced(self, i: int, feature: Tensor, grid: tuple[int, ...], mask: Tensor | None) -> Tensor:
-        """Return feature i as (b, n, c) after its reduction, at the positions of `grid` or its own."""
+    def _map(self, feature: Tensor, grid: tuple[int, ...]) -> Tensor:
+        """Return a feature tensor as a map (b, c, h, w), at the positions of `grid` or its own."""
         tokens = self._is_tokens(feature)
         if not self._is_channels_first(feature):
             feature = feature.movedim(-1, 1)
@@ -196,7 +238,7 @@ class Pool(nn.Module):
             feature = feature.unsqueeze(-1)
         elif feature.ndim == 5:
             feature = feature.flatten(2, 3)
-        return self.reduce[i](feature, mask).flatten(2).mT
+        return feature
 
     def _is_tokens(self, feature: Tensor) -> bool:
         return feature.ndim == 3 and not self._is_channels_first(feature)
