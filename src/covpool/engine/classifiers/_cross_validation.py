@@ -11,8 +11,9 @@ from covpool.engine.classifiers._coordinates import Coordinates
 from covpool.engine.classifiers._linear import LinearClassifier
 from covpool.engine.classifiers._logistic import Problem, check_targets
 
-PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 FOLDS = 3
+TOLERANCE = 1e-3  # of the fits that only rank penalties
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,7 @@ def _held_out_correct(
     for fold in range(folds):
         held = (fold_of == fold).nonzero()[:, 0]
         rest = (fold_of != fold).repeat(copies).nonzero()[:, 0]
-        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights)
+        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights, TOLERANCE)
         for penalty, solution in problem.path(penalties):
             correct[penalty][held] = solution.scores(rows[held]).argmax(1) == targets[held]
     return correct

@@ -43,13 +43,21 @@ class Problem:
         targets: their classes, (n,).
         classes: how many classes there are.
         class_weights: a weight per class, (k,); None weights all images alike.
+        tolerance: largest entry of the gradient at the solution, relative to that at zero weights.
     """
 
-    def __init__(self, rows: Tensor, targets: Tensor, classes: int, class_weights: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        rows: Tensor,
+        targets: Tensor,
+        classes: int,
+        class_weights: Tensor | None = None,
+        tolerance: float | None = None,
+    ) -> None:
         self.rows, self.targets = rows, targets
         self._image_weights = None if class_weights is None else class_weights.to(rows)[targets]
         self._zero = Solution(rows.new_zeros(classes, rows.shape[1]), rows.new_zeros(classes))
-        self._tolerance = TOLERANCE * float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
+        self._tolerance = (tolerance or TOLERANCE) * float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
 
     def path(self, penalties: Sequence[float]) -> Iterator[tuple[float, Solution]]:
         """Solve for penalties from the largest to the smallest, each starting from the solution before it."""
