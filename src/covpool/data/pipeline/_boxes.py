@@ -8,7 +8,7 @@ from torch import Tensor
 
 from covpool.data._settings import Augment
 from covpool.data.pipeline._samples import seed_of
-from covpool.data.pipeline._transforms import Crops, scale_range
+from covpool.data.pipeline._transforms import Crops
 
 ATTEMPTS = 10  # to draw a random-resized crop that fits into the image, as in torchvision
 
@@ -112,7 +112,7 @@ def _scaled(augment: Augment, h: Tensor, w: Tensor, uniform: Tensor) -> tuple[Te
     """The size after scale jitter, which draws the shorter side from [low, high]."""
     if not augment.scales:
         return h, w
-    low, high = scale_range(augment)
+    low, high = augment.scales
     side = low + (uniform * (high - low + 1)).floor()
     factor = side / torch.minimum(h, w)
     return (h * factor).floor().maximum(side), (w * factor).floor().maximum(side)

@@ -12,8 +12,9 @@ from covpool.data._images import BrokenImage, Images
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._batch import Source
 from covpool.data.pipeline._decoded import DecodedImages, Prepare
+from covpool.data.pipeline._device_images import DeviceImages
+from covpool.data.pipeline._device_source import DeviceSource
 from covpool.data.pipeline._loader import LoaderSource
-from covpool.data.pipeline._on_device import DeviceImages, DeviceSource
 from covpool.data.pipeline._samples import ImageSource, Samples
 from covpool.data.pipeline._transforms import Crops, eval_transform, resize, resizes_first, train_transform
 

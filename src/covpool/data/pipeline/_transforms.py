@@ -36,7 +36,7 @@ def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
     if augment.crop == "random_resized":
         steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, _filter(augment)))
     elif augment.scales:
-        low, high = scale_range(augment)
+        low, high = augment.scales
         steps.append(v2.RandomResize(low, high + 1, _filter(augment)))
     if augment.crop == "random":
         steps.append(v2.RandomCrop(augment.size, pad_if_needed=True))
@@ -86,13 +86,6 @@ def augment_of(saved: Preprocessing) -> Augment:
 def resizes_first(augment: Augment) -> bool:
     """Whether every training image is resized in the same way before anything random happens."""
     return augment.crop != "random_resized" and not augment.scales
-
-
-def scale_range(augment: Augment) -> tuple[int, int]:
-    """Lower and upper bound of the shorter side in scale jitter."""
-    if len(augment.scales) != 2 or augment.scales[0] > augment.scales[1]:
-        raise CovpoolError(f"`augment.scales` must be [low, high]; got {list(augment.scales)}")
-    return augment.scales[0], augment.scales[1]
 
 
 def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:

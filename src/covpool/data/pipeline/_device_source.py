@@ -7,39 +7,23 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from covpool._cores import one_thread
-from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN
 from covpool.data._settings import Augment
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._boxes import Boxes, Draws, draw, eval_boxes, train_boxes
 from covpool.data.pipeline._color import Color
 from covpool.data.pipeline._cut import cut, rounded
-from covpool.data.pipeline._decoded import DecodedImages
+from covpool.data.pipeline._device_images import DeviceImages
 from covpool.data.pipeline._samples import PADDING
 from covpool.data.pipeline._transforms import Crops, check_ten_crops
 
 Tensors = TypeVar("Tensors", Boxes, Draws)
-BYTES = 4  # per pixel on the device: with a fourth, unused byte, a pixel is gathered as one number
 # Pixels processed at once. The device handles a batch of small images faster than the host launches its operations, so
 # several batches share them. A pixel takes up to about 50 temporary bytes (8 for its address, 12 for each copy of its
 # colors, and the filter weights), so a group takes less than 0.9 GB, plus 0.2 left by the group before it.
 GROUP_PIXELS = 2**24
-
-
-class DeviceImages:
-    """All images of a set on the device."""
-
-    def __init__(self, decoded: DecodedImages, device: torch.device) -> None:
-        self.device, self.reasons = device, decoded.reasons
-        self.sizes = decoded.sizes  # on the CPU, so that the common size of a batch is found without a synchronization
-        self.targets = torch.tensor(decoded.targets)
-        self.broken = torch.tensor([index in decoded.reasons for index in range(len(decoded))])
-        self.replacement = next_readable(self.broken)
-        self.pixels = _pack_pixels(decoded.blocks, device)
-        self.starts, self.device_sizes = decoded.starts.to(device), decoded.sizes.to(device)
 
 
 class Group(NamedTuple):
@@ -154,42 +138,6 @@ class DeviceSource:
         ).div_(255)
         x = self._color.normalize(x) if plan.draws is None else self._color.augment(x, plan.draws)
         return x.unflatten(0, (-1, self._crops)) if self._crops > 1 else x
-
-
-def next_readable(broken: Tensor) -> Tensor:
-    """The index of every image, or of the next one that is not broken, starting over after the last.
-
-    >>> next_readable(torch.tensor([False, True, True, False, True])).tolist()
-    [0, 3, 3, 3, 0]
-    """
-    count = len(broken)
-    if bool(broken.all()):
-        raise CovpoolError(f"none of the {count} images can be read")
-    numbers = torch.arange(2 * count).masked_fill(broken.repeat(2), 2 * count)
-    return numbers.flip(0).cummin(0).values.flip(0)[:count] % count
-
-
-def _pack_pixels(blocks: list[Tensor], device: torch.device) -> Tensor:
-    """All pixels on the device, one int32 each."""
-    count = sum(map(len, blocks))
-    _check_memory(count * BYTES, device)
-    pixels = torch.empty(count, dtype=torch.int32, device=device)
-    start = 0
-    for block in blocks:
-        pixels[start : start + len(block)] = pad(block.to(device), (0, 1)).view(torch.int32)[:, 0]
-        start += len(block)
-    return pixels
-
-
-def _check_memory(needed: int, device: torch.device) -> None:
-    if device.type != "cuda":
-        return
-    free, total = torch.cuda.mem_get_info(device)
-    if needed > free / 2:  # the network needs memory too
-        raise CovpoolError(
-            f'data.cache = "gpu" needs {needed / 2**30:.1f} GiB for the images; {free / 2**30:.1f} of '
-            f'{total / 2**30:.1f} GiB are free on {device}: use a smaller augment.resize, or cache = "ram"'
-        )
 
 
 def _to_device(tensors: Tensors, device: torch.device) -> Tensors:

@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trees
 from covpool.data._images import Images
 from covpool.data._settings import Augment
-from covpool.data.pipeline import _on_device as on_device
+from covpool.data.pipeline import _device_images as device_images
+from covpool.data.pipeline import _device_source as device_source
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._decoded import DecodedImages
 from covpool.data.pipeline._transforms import Crops
@@ -26,10 +27,10 @@ OPERATIONS = 110  # limit per group; on a GPU the host spends time on each, howe
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> on_device.DeviceImages:
+def images(tmp_path: Path) -> device_images.DeviceImages:
     paths = [trees.write_image(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
     decoded = DecodedImages(Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES))), lambda image: image)
-    return on_device.DeviceImages(decoded, torch.device("cpu"))
+    return device_images.DeviceImages(decoded, torch.device("cpu"))
 
 
 def rows(*lengths: int) -> list[Tensor]:
@@ -58,30 +59,6 @@ class Counted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_the_next_readable_image_replaces_a_broken_one() -> None:
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        broken = torch.rand(9, generator=generator) < 0.6
-        broken[3] = False
-        expected = [next((i + k) % 9 for k in range(9) if not broken[(i + k) % 9]) for i in range(9)]
-        assert on_device.next_readable(broken).tolist() == expected
-    with pytest.raises(ValueError, match="none of the 4 images can be read"):
-        on_device.next_readable(torch.ones(4, dtype=torch.bool))
-
-
-def test_pixels_are_packed_in_order() -> None:
-    blocks = [torch.arange(6, dtype=torch.uint8).view(2, 3), torch.arange(250, 256, dtype=torch.uint8).view(2, 3)]
-    packed = on_device._pack_pixels(blocks, torch.device("cpu"))
-    assert packed.view(torch.uint8).view(4, 4)[:, :3].tolist() == torch.cat(blocks).tolist()
-
-
-def test_too_little_device_memory_is_an_error_before_copying(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * 2**30, 8 * 2**30))
-    on_device._check_memory(2**30, torch.device("cuda"))
-    with pytest.raises(ValueError, match=r'needs 3.0 GiB .* 4.0 of 8.0 GiB are free on cuda: .* cache = "ram"'):
-        on_device._check_memory(3 * 2**30, torch.device("cuda"))
-
-
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of regions in every group."""
@@ -91,17 +68,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(starts))
         return on_device_cut(pixels, starts, *args, **options)
 
-    on_device_cut = on_device.cut
-    monkeypatch.setattr(on_device, "cut", cut)
+    on_device_cut = device_source.cut
+    monkeypatch.setattr(device_source, "cut", cut)
     return counts
 
 
 @pytest.mark.parametrize("augment", [AUGMENT, Augment(size=16, interpolation="bicubic", crop="random")])
 def test_an_epoch_resumed_inside_a_group_is_bitwise_equal(
-    images: on_device.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
+    images: device_images.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
 ) -> None:
-    monkeypatch.setattr(on_device, "GROUP_PIXELS", 100_000)
-    source = on_device.DeviceSource(images, augment, seed=3)
+    monkeypatch.setattr(device_source, "GROUP_PIXELS", 100_000)
+    source = device_source.DeviceSource(images, augment, seed=3)
     order = rows(*[3] * 11)
     whole = list(source.batches(order, 2))
     groups = made.copy()
@@ -117,13 +94,13 @@ def test_an_epoch_resumed_inside_a_group_is_bitwise_equal(
 
 @pytest.mark.parametrize(("seed", "crops"), [(3, 1), (None, 1), (None, 10)])
 def test_grouping_does_not_change_the_batches(
-    images: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
+    images: device_images.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
 ) -> None:
     augment = AUGMENT if seed is not None else Augment(size=16)
-    source = on_device.DeviceSource(images, augment, seed=seed, crops=crops)
+    source = device_source.DeviceSource(images, augment, seed=seed, crops=crops)
     order = [*rows(4, 4, 4), torch.tensor([5, -1 if seed is None else 2])]  # a shorter last batch, as in evaluation
     together = list(source.batches(order, 1))
-    monkeypatch.setattr(on_device, "GROUP_PIXELS", 0)
+    monkeypatch.setattr(device_source, "GROUP_PIXELS", 0)
     alone = list(source.batches(order, 1))
     assert together[1].x.untyped_storage().data_ptr() == together[0].x.untyped_storage().data_ptr()
     assert alone[1].x.untyped_storage().data_ptr() != alone[0].x.untyped_storage().data_ptr()
@@ -136,15 +113,15 @@ def test_grouping_does_not_change_the_batches(
 @pytest.mark.parametrize("crops", [1, 10])
 @pytest.mark.parametrize("limit", [0, 30_000, 100_000, 10**9])
 def test_groups_are_as_large_as_the_limit_allows(
-    images: on_device.DeviceImages,
+    images: device_images.DeviceImages,
     made: list[int],
     monkeypatch: pytest.MonkeyPatch,
     limit: int,
     crops: Crops,
 ) -> None:
-    monkeypatch.setattr(on_device, "GROUP_PIXELS", limit)
+    monkeypatch.setattr(device_source, "GROUP_PIXELS", limit)
     order = rows(3, 1, 4, 4, 2, 4, 4, 4, 1, 4)
-    list(on_device.DeviceSource(images, Augment(size=16), crops=crops).batches(order, 0))
+    list(device_source.DeviceSource(images, Augment(size=16), crops=crops).batches(order, 0))
     left = order
     for regions in made:
         count = next(n for n in range(1, len(left) + 1) if sum(map(len, left[:n])) * crops == regions)
@@ -157,20 +134,20 @@ def test_groups_are_as_large_as_the_limit_allows(
 
 @pytest.mark.parametrize(("size", "together"), [((128, 128), 16), ((160, 160), 10), ((448, 448), 1), ((900, 448), 1)])
 def test_small_images_are_grouped_and_large_ones_are_not(
-    images: on_device.DeviceImages, size: tuple[int, int], together: int
+    images: device_images.DeviceImages, size: tuple[int, int], together: int
 ) -> None:
-    source = on_device.DeviceSource(images, Augment(size=min(size)))
+    source = device_source.DeviceSource(images, Augment(size=min(size)))
     groups = source._groups([64] * 33, torch.tensor([size] * 64 * 33))
     assert {group.stop - group.first for group in groups[:-1]} == {together} and groups[-1].stop == 33
 
 
 @pytest.mark.parametrize("together", [1, 8])
 def test_a_group_launches_few_operations(
-    images: on_device.DeviceImages, monkeypatch: pytest.MonkeyPatch, together: int
+    images: device_images.DeviceImages, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     order = [torch.tensor([0, 4, 6])] * 16
-    monkeypatch.setattr(on_device, "GROUP_PIXELS", together * pixels(order[:1]))
-    source = on_device.DeviceSource(images, Augment(size=16), seed=0)
+    monkeypatch.setattr(device_source, "GROUP_PIXELS", together * pixels(order[:1]))
+    source = device_source.DeviceSource(images, Augment(size=16), seed=0)
     counts = []
     for batches in (8, 16):
         with Counted() as counted:
