@@ -1,4 +1,4 @@
-"""The factorized bilinear layer against double sums, in float64 (METHODS D1)."""
+"""The factorized bilinear layer against double sums, in float64."""
 
 import copy
 import pickle
@@ -42,7 +42,7 @@ def double_sum(fb: FactorizedBilinear, x: Tensor, *, self_terms: bool = True, fa
 
 @torch.no_grad()
 @pytest.mark.parametrize("self_terms", [True, False])
-def test_d1_double_sum(self_terms: bool) -> None:
+def test_double_sum(self_terms: bool) -> None:
     fb = layer(self_terms=self_terms).eval()
     torch.testing.assert_close(fb(maps()), double_sum(fb, maps(), self_terms=self_terms))
     vectors = features(2, 1, 5)[:, 0]
@@ -50,7 +50,7 @@ def test_d1_double_sum(self_terms: bool) -> None:
 
 
 @torch.no_grad()
-def test_d1_without_factors_it_is_linear() -> None:
+def test_without_factors_it_is_linear() -> None:
     fb = layer()
     fb.factors.zero_()
     x = features(4, 1, 5)[:, 0]
@@ -58,7 +58,7 @@ def test_d1_without_factors_it_is_linear() -> None:
 
 
 @torch.no_grad()
-def test_d1_rank_one() -> None:
+def test_rank_one() -> None:
     fb = layer(rank=1, o=1).eval()
     fb.weight.zero_()
     fb.bias.zero_()
@@ -81,7 +81,7 @@ def test_maps_in_any_layout_of_memory() -> None:
     ("compensation", "training", "evaluation"), [("inverted", 4, 1), ("paper", 1, 0.25), ("released", 4, 0.25)]
 )
 @pytest.mark.parametrize("self_terms", [True, False])
-def test_d1_drop_factor(compensation: Any, training: float, evaluation: float, self_terms: bool) -> None:
+def test_drop_factor(compensation: Any, training: float, evaluation: float, self_terms: bool) -> None:
     fb = layer(drop=0.75, compensation=compensation, self_terms=self_terms)
     x = maps()
     whole = double_sum(fb, x, self_terms=self_terms, factor=evaluation)
@@ -149,7 +149,7 @@ def test_initialisation_as_released() -> None:
     assert not fb.bias.any()
 
 
-def test_d1_published_defaults() -> None:
+def test_published_defaults() -> None:
     """Half of the paths are dropped in training; the formula of the paper with inverted dropout."""
     torch.manual_seed(0)
     fb, x = FactorizedBilinear(3, 1).double(), features(1, 1, 3)[:, 0]

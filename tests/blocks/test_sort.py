@@ -1,4 +1,4 @@
-"""The second-order response transform against its formula, in float64 (METHODS D2)."""
+"""The second-order response transform against its formula, in float64."""
 
 import copy
 
@@ -22,7 +22,7 @@ def test_the_formula() -> None:
         torch.testing.assert_close(second_order_response(a, b, tau=tau), term_by_term(a, b, tau))
 
 
-def test_d2_where_a_branch_is_not_positive() -> None:
+def test_where_a_branch_is_not_positive() -> None:
     a, b = features(1, 40, 1), features(1, 40, 1, seed=1)
     torch.testing.assert_close(second_order_response(a, -b.abs()), a - b.abs() + 0.1)
     torch.testing.assert_close(second_order_response(-a.abs(), b), b - a.abs() + 0.1)
@@ -30,7 +30,7 @@ def test_d2_where_a_branch_is_not_positive() -> None:
     torch.testing.assert_close(second_order_response(zero, zero), zero + 0.1)
 
 
-def test_d2_equal_positive_branches() -> None:
+def test_equal_positive_branches() -> None:
     a = features(1, 40, 1).abs()
     torch.testing.assert_close(second_order_response(a, a), 2 * a + (a * a + 0.01).sqrt())
 
@@ -41,7 +41,7 @@ def test_the_variant_without_a_root() -> None:
     torch.testing.assert_close(second_order_response(a, b, root=False), expected)
 
 
-def test_d2_the_slope() -> None:
+def test_the_slope() -> None:
     a, b = features(2, 5, 7).requires_grad_(), features(2, 5, 7, seed=1)
     (found,) = torch.autograd.grad(second_order_response(a, b).sum(), a)
     x = a.detach()

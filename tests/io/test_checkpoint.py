@@ -16,7 +16,7 @@ from covpool import Network, attach, create_pool, load, save
 from covpool.io import is_checkpoint, read_checkpoint
 
 
-def pictures(size: int = 64) -> Tensor:
+def images(size: int = 64) -> Tensor:
     return torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
 
 
@@ -62,7 +62,7 @@ def test_load_gives_the_same_model_and_outputs(name: str, tmp_path: Path) -> Non
     model = shaken(MODELS[name]())
     save(model, tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
-    x = pictures()
+    x = images()
     assert same(again, model) and not again.training
     assert torch.equal(again(x), model(x))
     assert again.architecture == model.architecture
@@ -73,10 +73,10 @@ def test_a_file_loads_in_another_process(tmp_path: Path) -> None:
     model = small()
     save(model, tmp_path / "model.safetensors")
     code = "import sys, torch, covpool; torch.save(covpool.load(sys.argv[1])(torch.load(sys.argv[2])), sys.argv[3])"
-    torch.save(pictures(), tmp_path / "x.pt")
+    torch.save(images(), tmp_path / "x.pt")
     files = [str(tmp_path / name) for name in ("model.safetensors", "x.pt", "y.pt")]
     subprocess.run([sys.executable, "-c", code, *files], check=True)
-    torch.testing.assert_close(torch.load(files[2]), model(pictures()), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.load(files[2]), model(images()), rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -84,7 +84,7 @@ def test_a_new_classifier_is_in_the_architecture(tmp_path: Path) -> None:
     model = small()
     model.reset_classifier(9)
     save(model, tmp_path / "model.safetensors")
-    assert torch.equal(load(tmp_path / "model.safetensors")(pictures()), model(pictures()))
+    assert torch.equal(load(tmp_path / "model.safetensors")(images()), model(images()))
 
 
 @torch.no_grad()
@@ -95,7 +95,7 @@ def test_dtype_and_memory_format_come_back(tmp_path: Path) -> None:
     assert same(again, model)
     strides = [p.stride() for p in model.parameters()]
     assert [p.stride() for p in again.parameters()] == strides
-    x = pictures().to(torch.bfloat16)
+    x = images().to(torch.bfloat16)
     assert torch.equal(again(x), model(x))
 
 
@@ -145,7 +145,7 @@ def test_tied_and_strided_tensors(tmp_path: Path) -> None:
     save(model, tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors", backbone=by_hand())
     assert same(again, model)
-    assert torch.equal(again(pictures()), model(pictures()))
+    assert torch.equal(again(images()), model(images()))
     features = again.features
     assert isinstance(features, Odd) and features.first.weight is features.second.weight
     size = (tmp_path / "model.safetensors").stat().st_size
@@ -167,7 +167,7 @@ def test_attached_to_an_object(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     model = shaken(attach(tiny_classifier(), "isqrt", 3, keep_last_stride=True, iterations=2))
     save(model, path)
     assert "backbone=..." in caplog.text and "pool=..." not in caplog.text
-    assert torch.equal(load(path, backbone=tiny_classifier())(pictures()), model(pictures()))
+    assert torch.equal(load(path, backbone=tiny_classifier())(images()), model(images()))
     with pytest.raises(ValueError, match="give `backbone`"):
         load(path)
     with pytest.raises(ValueError, match="do not fit"):
@@ -189,7 +189,7 @@ def test_attached_with_a_pool_object(tmp_path: Path, caplog: pytest.LogCaptureFi
     save(model, path)
     assert "pool=..." in caplog.text and "backbone=..." not in caplog.text
     again = load(path, pool=create_pool("isqrt", 96, reduce_to=8))
-    assert same(again, model) and torch.equal(again(pictures()), model(pictures()))
+    assert same(again, model) and torch.equal(again(images()), model(images()))
     with pytest.raises(ValueError, match="give `pool`"):
         load(path)
     with pytest.raises(ValueError, match="do not fit its architecture: of another shape"):

@@ -329,7 +329,7 @@ CASES: dict[str, tuple[Callable[[], State], Callable[[State, Tensor], Tensor], s
 }
 
 
-def pictures(size: int = 96) -> Tensor:
+def images(size: int = 96) -> Tensor:
     return torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(3))
 
 
@@ -338,9 +338,9 @@ def difference(network: covpool.models.Network, state: State, forward: Callable[
 
     In float32 a network of random weights magnifies rounding errors to 1e-4, in either of the two.
     """
-    x = pictures(160 if "inception" in str(network.origin) else 96).double()  # inception has no map left at 96
+    x = images(160 if "inception" in str(network.origin) else 96).double()  # inception has no map left at 96
     expected = forward({name: tensor.double() for name, tensor in state.items()}, x)
-    assert (expected[0] - expected[1]).abs().max() > 1e-2 * expected.abs().max()  # two pictures are told apart
+    assert (expected[0] - expected[1]).abs().max() > 1e-2 * expected.abs().max()  # two images are told apart
     return float((copy.deepcopy(network).double()(x) - expected).abs().max() / expected.abs().max())
 
 
@@ -398,7 +398,7 @@ def test_wrappings_make_no_difference(tmp_path: Path) -> None:
         {f"module.{name}": tensor for name, tensor in state.items()},
         {"model": without_counts},
     ]
-    x = pictures()
+    x = images()
     outputs = []
     for form in forms:
         torch.save(form, tmp_path / "foreign.pth")
@@ -415,7 +415,7 @@ def test_the_open_stride_is_taken_as_removed_with_a_warning(tmp_path: Path, capl
     import_checkpoint(tmp_path / "foreign.pth")
     assert "keep_last_stride=True" in caplog.text
     network = import_checkpoint(tmp_path / "foreign.pth", keep_last_stride=True)
-    features = network.forward_features(pictures())
+    features = network.forward_features(images())
     assert isinstance(features, Tensor) and features.shape[-1] == 3
 
 
@@ -427,7 +427,7 @@ def test_options_and_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
         network = import_checkpoint(tmp_path / "foreign.pth", iterations=3)
     assert "F: resnet18 + MPNCOV of fast-MPN-COV, last stride kept" in caplog.text
     assert difference(network, state, lambda s, x: head(s, numbered_resnet(s, x, 2), *TRAINED, iterations=3)) <= 1e-10
-    assert import_checkpoint(tmp_path / "foreign.pth", num_classes=3)(pictures()).shape == (2, 3)
+    assert import_checkpoint(tmp_path / "foreign.pth", num_classes=3)(images()).shape == (2, 3)
 
 
 @torch.no_grad()
@@ -436,7 +436,7 @@ def test_an_imported_network_is_saved_and_loaded(tmp_path: Path) -> None:
     network = covpool.import_checkpoint(tmp_path / "foreign.pth")
     covpool.save(network, tmp_path / "ours.safetensors")
     again = covpool.load(tmp_path / "ours.safetensors")
-    assert torch.equal(again(pictures()), network(pictures()))
+    assert torch.equal(again(images()), network(images()))
     assert again.origin == network.origin
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import covpool
 from covpool.models._by_name import classifier_by_name
 
-# METHODS D3, D4
+# Parameters of SE and CBAM, by hand from their papers
 COUNTS = {("resnet50", "se"): 28_088_024, ("resnet101", "se"): 49_326_872}
 COUNTS |= {("resnet50", "cbam"): 28_089_624, ("resnet101", "cbam"): 49_330_172}
 COUNTS |= {("resnet50", "sort"): 25_557_032, ("resnet101", "sort"): 44_549_160}
@@ -46,7 +46,7 @@ def shaken(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def picture() -> Tensor:
+def image() -> Tensor:
     return torch.randn(2, 3, 32, 48, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
@@ -70,7 +70,7 @@ def test_gates_stand_where_timm_builds_them(library: str, block: str, layer: Any
     reference = shaken(small_timm(block_args={"attn_layer": layer}))
     model = covpool.insert(SMALL[library](), block).double().eval()
     model.load_state_dict({key.replace(".se.", f".{block}."): value for key, value in reference.state_dict().items()})
-    torch.testing.assert_close(model(picture()), reference(picture()))
+    torch.testing.assert_close(model(image()), reference(image()))
 
 
 @torch.no_grad()
@@ -78,11 +78,11 @@ def test_gates_stand_where_timm_builds_them(library: str, block: str, layer: Any
 def test_an_open_gate_leaves_the_network_as_it_was(library: str) -> None:
     plain = shaken(SMALL[library]())
     model = covpool.insert(plain, "se")
-    assert not torch.equal(model(picture()), plain(picture()))
+    assert not torch.equal(model(image()), plain(image()))
     for name, parameter in model.named_parameters():
         if name.endswith("se.fc2.bias"):
             parameter.fill_(torch.inf)
-    assert torch.equal(model(picture()), plain(picture()))
+    assert torch.equal(model(image()), plain(image()))
 
 
 def by_hand(model: nn.Module, x: Tensor, merge: Callable[[Tensor, Tensor], Tensor], last: Any = torch.relu) -> Tensor:
@@ -115,8 +115,8 @@ def test_sort_takes_the_place_of_the_addition(library: str, root: bool) -> None:
         return a + b + ((product + 0.04).sqrt() if root else product)
 
     model = covpool.insert(shaken(SMALL[library]()), "sort", tau=0.04, root=root)
-    features = by_hand(model, picture(), merge).mean((2, 3))
-    torch.testing.assert_close(model(picture()), features @ model.fc.weight.T + model.fc.bias)
+    features = by_hand(model, image(), merge).mean((2, 3))
+    torch.testing.assert_close(model(image()), features @ model.fc.weight.T + model.fc.bias)
 
 
 @torch.no_grad()
@@ -126,32 +126,32 @@ def test_fb_scores_every_position_and_averages(library: str, activation: str) ->
     plain = shaken(SMALL[library]())
     model = covpool.insert(plain, "fb", rank=3, activation=activation, self_terms=False)
     assert model.fc.weight is plain.fc.weight and model.fc.bias is plain.fc.bias
-    x = by_hand(model, picture(), torch.add, getattr(torch, activation))
+    x = by_hand(model, image(), torch.add, getattr(torch, activation))
     pairs = torch.einsum("okc,okd->ocd", model.fc.factors, model.fc.factors)
     pairs = pairs * (1 - torch.eye(2048))
     scores = torch.einsum("bchw,oc->bohw", x, plain.fc.weight) + plain.fc.bias[:, None, None]
     scores = scores + torch.einsum("bchw,ocd,bdhw->bohw", x, pairs, x)
-    torch.testing.assert_close(model(picture()), scores.mean((2, 3)))
+    torch.testing.assert_close(model(image()), scores.mean((2, 3)))
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("library", SMALL)
 def test_tanh_takes_the_place_of_the_last_activation_alone(library: str) -> None:
     model = covpool.insert(shaken(SMALL[library]()), "tanh")
-    features = by_hand(model, picture(), torch.add, torch.tanh).mean((2, 3))
-    torch.testing.assert_close(model(picture()), features @ model.fc.weight.T + model.fc.bias)
+    features = by_hand(model, image(), torch.add, torch.tanh).mean((2, 3))
+    torch.testing.assert_close(model(image()), features @ model.fc.weight.T + model.fc.bias)
 
 
 @torch.no_grad()
 def test_tanh_in_a_pre_activation_network_comes_after_its_last_norm() -> None:
     plain = shaken(timm.create_model("resnetv2_18", num_classes=3))
     model = covpool.insert(plain, "tanh")
-    norm, x = plain.norm, plain.stages(plain.stem(picture()))
+    norm, x = plain.norm, plain.stages(plain.stem(image()))
     normed = torch.nn.functional.batch_norm(
         x, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
     )
-    torch.testing.assert_close(model.forward_features(picture()), normed.tanh())
-    torch.testing.assert_close(plain.forward_features(picture()), normed.relu())
+    torch.testing.assert_close(model.forward_features(image()), normed.tanh())
+    torch.testing.assert_close(plain.forward_features(image()), normed.relu())
 
 
 # --- the backbone given, its names, copies --------------------------------------------------------
@@ -174,7 +174,7 @@ def test_an_object_is_not_changed_and_its_tensors_are_shared(library: str, block
 @pytest.mark.parametrize("block", covpool.list_blocks())
 def test_copies_and_learning(block: str) -> None:
     model = shaken(covpool.insert(small_torchvision(), block))
-    x = picture()
+    x = image()
     with torch.no_grad():
         y = model(x)
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -190,7 +190,7 @@ def test_compile(blocks: tuple[str, ...]) -> None:
     for block in blocks:
         model = covpool.insert(model, block)
     compiled = torch.compile(shaken(model), fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(picture()), model(picture()))
+    torch.testing.assert_close(compiled(image()), model(image()))
 
 
 def test_half_precision_and_device_are_those_of_the_backbone() -> None:
@@ -207,8 +207,8 @@ def test_several_blocks() -> None:
     both = covpool.insert(covpool.insert(plain, "se"), "sort")
     swapped = covpool.insert(covpool.insert(plain, "sort"), "se")
     swapped.load_state_dict(both.state_dict())
-    assert torch.equal(both(picture()), swapped(picture()))
-    assert not torch.equal(both(picture()), covpool.insert(plain, "sort")(picture()))
+    assert torch.equal(both(image()), swapped(image()))
+    assert not torch.equal(both(image()), covpool.insert(plain, "sort")(image()))
 
 
 # --- with a pool, by name, in checkpoints ---------------------------------------------------------
@@ -219,11 +219,11 @@ def test_several_blocks() -> None:
 def test_attach_to_an_inserted_backbone(library: str, block: str) -> None:
     model = covpool.insert(shaken(SMALL[library]()), block)
     network = covpool.attach(model, "isqrt", 3, reduce_to=8, keep_last_stride=True).eval()
-    features = network.forward_features(picture())
-    torch.testing.assert_close(features.mean((2, 3)) @ model.fc.weight.T + model.fc.bias, model(picture()))
+    features = network.forward_features(image())
+    torch.testing.assert_close(features.mean((2, 3)) @ model.fc.weight.T + model.fc.bias, model(image()))
     wide = covpool.attach(model, "isqrt", 3, reduce_to=8).eval()
     assert wide.features.unstrided == ("layer4.0.conv2", "layer4.0.downsample.0")
-    assert wide(picture()).shape == (2, 3)
+    assert wide(image()).shape == (2, 3)
 
 
 @torch.no_grad()
@@ -232,7 +232,7 @@ def test_a_checkpoint_of_a_name_with_blocks(name: str, tmp_path: Path) -> None:
     network = covpool.attach(name, "isqrt", 3, reduce_to=8).eval()
     covpool.save(network, tmp_path / "model.safetensors")
     again = covpool.load(tmp_path / "model.safetensors")
-    x = picture().float()
+    x = image().float()
     assert again.architecture.backbone == name
     assert torch.equal(again(x), network(x))
     assert "ResidualBlock" in repr(again)
@@ -294,5 +294,5 @@ def test_wrong_use() -> None:
             covpool.insert(torchvision.models.densenet121(), "sort")
         with pytest.raises(ValueError, match="'fb' takes the place of a pool and a linear classifier"):
             covpool.insert(timm.create_model("resnet18", num_classes=0), "fb")
-        with pytest.raises(ValueError, match="'fb' is a classifier, which a pool replaces: take the pool 'fbn'"):
+        with pytest.raises(ValueError, match="'fb' is a classifier, which a pool replaces: use the pool 'fbn'"):
             covpool.attach("resnet18+fb", "isqrt")

@@ -9,9 +9,10 @@ from torch import nn
 
 from covpool._check import check_choice, did_you_mean
 from covpool._errors import CovpoolError, WrongTypeError
+from covpool.blocks.cbam import ConvolutionalAttention
 from covpool.blocks.fb import Compensation, FactorizedBilinear
+from covpool.blocks.se import SqueezeExcitation
 from covpool.blocks.sort import TAU, SecondOrderResponse
-from covpool.models._attention import cbam, squeeze_excitation
 from covpool.models._backbone import device_and_dtype
 from covpool.models._dry_run import share
 from covpool.models._network import Network
@@ -128,7 +129,7 @@ def _block(name: str, **about: str) -> Callable[[Change], Change]:
 )
 def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
     for block in take_over(model):
-        block.add_gate("se", squeeze_excitation(block.channels, reduction=reduction))
+        block.add_gate("se", SqueezeExcitation(block.channels, reduction=reduction))
 
 
 @_block(
@@ -141,7 +142,7 @@ def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
 )
 def _insert_cbam(model: nn.Module, *, reduction: int = 16) -> None:
     for block in take_over(model):
-        block.add_gate("cbam", cbam(block.channels, reduction=reduction))
+        block.add_gate("cbam", ConvolutionalAttention(block.channels, reduction=reduction))
 
 
 @_block(

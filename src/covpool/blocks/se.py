@@ -1,0 +1,46 @@
+"""SE: one factor per channel, computed from the mean over all positions."""
+
+from torch import Tensor, nn
+
+from covpool._check import check_positive_int
+from covpool._errors import CovpoolError
+
+
+class SqueezeExcitation(nn.Module):
+    """y = s x with one factor per channel, s = sigmoid(W2 relu(W1 mean(x) + b1) + b2).
+
+    Weights start Kaiming normal and biases zero.
+
+    Args:
+        channels: Channels c of the map.
+        reduction: W1 leads from c to c // reduction channels.
+
+    Shape: (b, c, h, w) -> (b, c, h, w).
+
+    Reference: Hu et al., Squeeze-and-Excitation Networks, CVPR 2018.
+
+    >>> sum(p.numel() for p in SqueezeExcitation(256).parameters())  # 2 c^2 / r + c / r + c
+    8464
+    """
+
+    def __init__(self, channels: int, *, reduction: int = 16) -> None:
+        super().__init__()
+        hidden = reduced_width(channels, reduction)
+        self.fc1 = nn.Conv2d(channels, hidden, 1)
+        self.fc2 = nn.Conv2d(hidden, channels, 1)
+        for layer in (self.fc1, self.fc2):
+            assert layer.bias is not None
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc2(self.fc1(x.mean((2, 3), keepdim=True)).relu())
+        return x * scores.sigmoid()
+
+
+def reduced_width(channels: int, reduction: int) -> int:
+    """channels // reduction, which must leave at least one channel."""
+    check_positive_int("reduction", reduction)
+    if reduction > channels:
+        raise CovpoolError(f"`reduction` must be at most the number of channels, {channels}; got {reduction}")
+    return channels // reduction
