@@ -1,4 +1,4 @@
-"""Hard inputs, by name: what real networks produce and naive code breaks on."""
+"""Hard inputs by name, as real networks produce them and simple code fails on."""
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ def hard_features(c: int = 16, *, dtype: torch.dtype = torch.float32) -> dict[st
 
 
 def spd(*eigenvalues: float, seed: int = 0) -> Tensor:
-    """A float64 symmetric matrix with just these eigenvalues and random eigenvectors."""
+    """A float64 symmetric matrix with these eigenvalues and random eigenvectors."""
     c = len(eigenvalues)
     q, _ = torch.linalg.qr(torch.randn(c, c, dtype=torch.float64, generator=generator(seed)))
     a = q @ torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)) @ q.T

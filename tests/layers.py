@@ -1,4 +1,4 @@
-"""What a file of the package may import and use, by its place in the layers of the design; read off its syntax tree."""
+"""The rules for what a file may import and use in its layer, checked on its syntax tree."""
 
 import ast
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "covpool"
 
-# Each imports only what stands before it; "covpool" is the package with its public names.
+# A layer imports only layers before it; "covpool" is the top package with the public names.
 ORDER = (
     *("_errors", "_check", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
     *("pools", "models", "diagnostics", "io", "covpool", "_settings", "data", "recipe", "engine", "studies", "report"),
@@ -24,13 +24,13 @@ CUSTOM_OPERATIONS = ("torch.library", "torch.utils.cpp_extension", "torch.ops.lo
 
 
 def layer(path: Path) -> str:
-    """The part of the package a file belongs to."""
+    """The layer that a file belongs to."""
     first = path.relative_to(SOURCE).parts[0]
     return "covpool" if first == "__init__.py" else first.removesuffix(".py")
 
 
 def breaches(path: Path, text: str) -> list[str]:
-    """What a file in this place must not do, and does."""
+    """The rules of its layer that a file breaks."""
     tree, where = ast.parse(text), layer(path)
     package = ".".join(("covpool", *path.relative_to(SOURCE).parts[:-1]))
     found = [f"imports {name}" for name in _imports(tree, package) if not _may_import(where, name)]
@@ -58,7 +58,7 @@ def _may_import(where: str, name: str) -> bool:
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING:`, which is never executed."""
+    """All nodes except those under `if TYPE_CHECKING:`, which is never executed."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             continue
@@ -67,7 +67,7 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Every module or name that a file of `package` imports, in full."""
+    """The full name of every module or name that a file of `package` imports."""
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -81,7 +81,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    """Every name and attribute used, as `_in_full` writes it."""
+    """The full name of every name and attribute used."""
     aliases = _aliases(tree)
     for node in _nodes(tree):
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -99,7 +99,7 @@ def _modules(tree: ast.AST) -> Iterator[str]:
 
 
 def _aliases(tree: ast.AST) -> dict[str, str]:
-    """The names that imports gave, with what they stand for."""
+    """The names that imports define, with the full names they stand for."""
     found: dict[str, str] = {}
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
@@ -110,7 +110,7 @@ def _aliases(tree: ast.AST) -> dict[str, str]:
 
 
 def _in_full(node: ast.expr, aliases: dict[str, str]) -> str:
-    """A dotted name with its first part replaced by what an import made it stand for."""
+    """A dotted name whose first part is replaced by the full name of its import."""
     head, dot, rest = ast.unparse(node).partition(".")
     return aliases.get(head, head) + dot + rest
 

@@ -1,4 +1,4 @@
-"""The layers of the design, one name everywhere, a mirror in tests/ for every module: enforced on the source itself."""
+"""Rules that the source itself must follow: layers, one name everywhere, a test file for every module."""
 
 import subprocess
 import sys

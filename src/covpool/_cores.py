@@ -1,4 +1,4 @@
-"""How many cores there are to use, and how to leave them alone."""
+"""The number of usable CPU cores, and running torch on a single thread."""
 
 import os
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ import torch
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch's operations on the CPU without its other threads, for many short ones after one another.
+    """Run torch's CPU operations on one thread, for many short operations in a row.
 
-    Those threads sleep when they are needed, and where the cores are busy an operation waits for them longer than it
-    would have taken: 8 ms instead of 0.1.
+    Torch's other threads sleep between operations. On busy cores an operation waits for them to wake up longer than it
+    takes by itself: 8 ms instead of 0.1.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

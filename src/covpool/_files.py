@@ -1,4 +1,4 @@
-"""Reading tensors from files, without ever running what is in them."""
+"""Reading tensors from files without running any code from them."""
 
 import os
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ import torch
 from covpool._check import require
 from covpool._errors import CovpoolError
 
-WRAPPINGS = ("state_dict", "model_state_dict", "model")  # names of the state dict in a training checkpoint
+WRAPPINGS = ("state_dict", "model_state_dict", "model")  # keys of the state dict in a training checkpoint
 
 
 def read_tensors(path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """The contents of a weights file: a state dict, or a training checkpoint with one inside.
+    """Read a weights file: a state dict, or a training checkpoint that contains one.
 
     Args:
-        path: .safetensors, or whatever torch.save wrote (.pth, .pt, .bin); code in a pickle is refused, not run.
+        path: A .safetensors file, or a file written by torch.save (.pth, .pt, .bin). Code in a pickle is never run.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no weights file {os.fspath(path)}")
@@ -26,10 +26,10 @@ def read_tensors(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         contents = safetensors.load_file(path) if safetensors else torch.load(path, "cpu", weights_only=True)
     except OSError:
         raise
-    except Exception as error:  # of a damaged file torch complains in many ways
+    except Exception as error:  # torch raises many kinds of errors for a damaged file
         raise CovpoolError(
-            f"{os.fspath(path)!r} is damaged, or holds more than tensors and plain values, and no code is run from a "
-            'file: where you trust it, save its state dict alone, torch.save(checkpoint["state_dict"], path)'
+            f"{os.fspath(path)!r} must hold only tensors and plain values; it is damaged or holds other objects, which "
+            'are not loaded: if you trust it, save its state dict alone, torch.save(checkpoint["state_dict"], path)'
         ) from error
     if not isinstance(contents, Mapping):
         raise CovpoolError(f"{os.fspath(path)!r} must hold a state dict; got {type(contents).__name__}")
@@ -37,7 +37,7 @@ def read_tensors(path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def find_state(contents: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state dict inside a training checkpoint; a bare one is itself.
+    """The state dict inside a training checkpoint, or the contents themselves if they are a state dict.
 
     >>> find_state({"epoch": 3, "state_dict": {"weight": 1}})
     {'weight': 1}

@@ -1,4 +1,4 @@
-"""covpool.ops.clip_eigh: ReEig and LogEig (METHODS B5)."""
+"""covpool.ops.clip_eigh: ReEig and LogEig of SPDNet."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ A = spd(4.0, 2.5, 1.3, 0.6, 0.2, 0.05)
 BOUNDS = {"low": 0.3, "high": 2.0}
 
 
-def test_b5_reeig_leaves_a_matrix_inside_the_interval_alone() -> None:
+def test_reeig_leaves_a_matrix_inside_the_interval_alone() -> None:
     torch.testing.assert_close(clip_eigh(A), A)
     torch.testing.assert_close(gradient(clip_eigh, A, g := randn(6, 6)), (g + g.T) / 2)
 
@@ -25,7 +25,7 @@ def test_eigenvalues_are_clipped_and_eigenvectors_kept() -> None:
     torch.testing.assert_close(z @ A, A @ z)
 
 
-def test_b5_logeig_of_a_diagonal_matrix_and_scipys_logarithm() -> None:
+def test_logeig_of_a_diagonal_matrix_and_scipys_logarithm() -> None:
     diagonal = torch.tensor([0.5, 3.0, 7.0], dtype=torch.float64)
     torch.testing.assert_close(clip_eigh(torch.diag(diagonal), log=True), torch.diag(diagonal.log()))
     expected = scipy.linalg.logm(clip_eigh(A, **BOUNDS).numpy())

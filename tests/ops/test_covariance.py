@@ -1,4 +1,4 @@
-"""covpool.ops.covariance: the oracles of METHODS A1, masks, weights, accuracy."""
+"""covpool.ops.covariance: the definition, masks, weights, accuracy."""
 
 import numpy as np
 import pytest
@@ -17,37 +17,37 @@ WEIGHTS = torch.rand(2, 6, dtype=torch.float64, generator=torch.Generator().manu
 
 @pytest.mark.parametrize("c", CHANNELS)
 @pytest.mark.parametrize("n", [1, 2, 30])
-def test_a1_i_equals_numpys_biased_covariance(n: int, c: int) -> None:
+def test_equals_numpys_biased_covariance(n: int, c: int) -> None:
     x = features(2, n, c)
     expected = np.stack([np.cov(item.numpy().T, bias=True).reshape(c, c) for item in x])
     np.testing.assert_allclose(covariance(x), expected, atol=1e-14)
 
 
-def test_a1_ii_shift_invariance() -> None:
+def test_shift_invariance() -> None:
     x, shift = features(2, 9, 4), randn(2, 1, 4, seed=1)
     torch.testing.assert_close(covariance(x + shift), covariance(x))
     dx = gradient(covariance, x, randn(2, 4, 4, seed=2))
     assert dx.sum(1).abs().max() <= 1e-14
 
 
-def test_a1_iii_euler_identity() -> None:
+def test_euler_identity() -> None:
     """Degree two: <dl/dX, X> = 2 <G, Sigma>."""
     x, g = features(2, 9, 4), randn(2, 4, 4, seed=1)
     torch.testing.assert_close((gradient(covariance, x, g) * x).sum(), 2 * (g * covariance(x)).sum())
 
 
-def test_a1_iv_single_position_gives_zero_with_zero_gradient() -> None:
+def test_single_position_gives_zero_with_zero_gradient() -> None:
     x = features(2, 1, 4)
     assert torch.equal(covariance(x), torch.zeros(2, 4, 4).double())
     assert torch.equal(gradient(covariance, x, randn(2, 4, 4)), torch.zeros(2, 1, 4).double())
 
 
-def test_a1_v_two_opposite_points() -> None:
+def test_two_opposite_points() -> None:
     v = randn(4)
     torch.testing.assert_close(covariance(torch.stack((v, -v))), torch.outer(v, v))
 
 
-def test_a1_backward_formula() -> None:
+def test_backward_formula() -> None:
     """dl/dX = (G + G^T) (X - mean) / M, for G not symmetric."""
     x, g = features(2, 9, 4), randn(2, 4, 4, seed=1)
     expected = (x - x.mean(1, keepdim=True)) @ (g + g.mT) / 9

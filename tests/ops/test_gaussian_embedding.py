@@ -1,4 +1,4 @@
-"""covpool.ops.gaussian_embedding: the oracles of METHODS A5 and A6."""
+"""covpool.ops.gaussian_embedding against the formulas of its embeddings."""
 
 import math
 
@@ -31,12 +31,12 @@ def calvo(mean: Tensor, sigma: Tensor) -> Tensor:
 
 
 @fewer_and_more_positions
-def test_a5_calvo_is_the_matrix_partition(n: int) -> None:
+def test_calvo_is_the_matrix_partition(n: int) -> None:
     x = features(1, n, 4)
     torch.testing.assert_close(gaussian_embedding(x, kind="calvo")[0], calvo(*moments(x[0])))
 
 
-def test_a5_backward_of_the_matrix_partition() -> None:
+def test_backward_of_the_matrix_partition() -> None:
     """dl/dX = (2 / M) A^T sym(dl/dY) (A X + b 1^T)."""
     x, g = features(2, 7, 4), randn(2, 5, 5)
     extended = torch.cat((x, torch.ones(2, 7, 1).double()), -1)
@@ -44,7 +44,7 @@ def test_a5_backward_of_the_matrix_partition() -> None:
     torch.testing.assert_close(gradient(lambda x: gaussian_embedding(x, kind="calvo"), x, g), expected)
 
 
-def test_a5_determinants_are_equal() -> None:
+def test_determinants_are_equal() -> None:
     x = features(2, 12, 4)
     torch.testing.assert_close(
         torch.linalg.det(gaussian_embedding(x, kind="calvo")), torch.linalg.det(covariance(x)), rtol=1e-10, atol=0
@@ -52,13 +52,13 @@ def test_a5_determinants_are_equal() -> None:
 
 
 @fewer_and_more_positions
-def test_a5_square_root_multiplies_back(n: int) -> None:
+def test_square_root_multiplies_back(n: int) -> None:
     x = features(1, n, 4)
     z = gaussian_embedding(x)[0]
     torch.testing.assert_close(z @ z, calvo(*moments(x[0])) + 1e-3 * torch.eye(5).double())
 
 
-def test_a5_polar_identity() -> None:
+def test_polar_identity() -> None:
     """With Sigma^-1 = L L^T, H = [[L^-T, mu], [0, 1]] = S Q has the polar factor S = Y^(1/2)."""
     x = features(1, 12, 4)
     mean, sigma = moments(x[0])
@@ -69,14 +69,14 @@ def test_a5_polar_identity() -> None:
     assert relative_error(gaussian_embedding(x, eps=0.0)[0], polar) <= 1e-12
 
 
-def test_a5_zero_mean_splits_into_blocks() -> None:
+def test_zero_mean_splits_into_blocks() -> None:
     x = features(1, 12, 4)
     x = x - x.mean(1, keepdim=True)
     expected = torch.block_diag(reference.power(reference.covariance(x[0]), 0.5), torch.ones(1, 1).double())
     torch.testing.assert_close(gaussian_embedding(x, eps=0.0)[0], expected)
 
 
-def test_a5_one_channel_in_closed_form() -> None:
+def test_one_channel_in_closed_form() -> None:
     """Y^(1/2) = (Y + sqrt(s) I) / sqrt(s + m^2 + 1 + 2 sqrt(s)), s the variance."""
     x = features(1, 9, 1) + 2
     s, m = float(x.var(correction=0)), float(x.mean())
@@ -86,7 +86,7 @@ def test_a5_one_channel_in_closed_form() -> None:
 
 
 @pytest.mark.parametrize("iterations", [1, 5, 25])
-def test_a5_newton_schulz_solver(iterations: int) -> None:
+def test_newton_schulz_solver(iterations: int) -> None:
     x = features(1, 12, 4)
     y = calvo(*moments(x[0])) + 1e-3 * torch.eye(5).double()
     z = gaussian_embedding(x, solver="newton_schulz", iterations=iterations)[0]
@@ -96,12 +96,12 @@ def test_a5_newton_schulz_solver(iterations: int) -> None:
 
 
 @fewer_and_more_positions
-def test_a6_lovric_has_determinant_one(n: int) -> None:
+def test_lovric_has_determinant_one(n: int) -> None:
     z = gaussian_embedding(features(2, n, 4), kind="lovric")
     torch.testing.assert_close(torch.linalg.det(z), torch.ones(2).double(), rtol=1e-9, atol=0)
 
 
-def test_a6_lovric_of_a_positive_definite_gaussian() -> None:
+def test_lovric_of_a_positive_definite_gaussian() -> None:
     """det(Sigma)^(-1 / (d + 1)) Y."""
     x = features(2, 12, 4)
     scale = torch.linalg.det(covariance(x)) ** (-1 / 5)
@@ -110,14 +110,14 @@ def test_a6_lovric_of_a_positive_definite_gaussian() -> None:
 
 
 @fewer_and_more_positions
-def test_a6_exponential_of_the_logarithm(n: int) -> None:
+def test_exponential_of_the_logarithm(n: int) -> None:
     x = features(1, n, 4)
     expected = calvo(*moments(x[0])) + 1e-3 * torch.eye(5).double()
     assert relative_error(torch.matrix_exp(gaussian_embedding(x, kind="log")[0]), expected) <= 1e-12
 
 
 @fewer_and_more_positions
-def test_a6_cholesky_factor_times_its_transpose_is_calvo(n: int) -> None:
+def test_cholesky_factor_times_its_transpose_is_calvo(n: int) -> None:
     x = features(1, n, 4)
     mean, sigma = moments(x[0])
     h = gaussian_embedding(x, kind="cholesky")[0]
@@ -125,7 +125,7 @@ def test_a6_cholesky_factor_times_its_transpose_is_calvo(n: int) -> None:
     torch.testing.assert_close(h @ h.T, calvo(mean, sigma + 1e-3 * torch.eye(4).double()))
 
 
-def test_a6_nakayama_of_one_position() -> None:
+def test_nakayama_of_one_position() -> None:
     """vec(x x^T), x."""
     x = features(1, 1, 4)
     z = gaussian_embedding(x, kind="nakayama")[0]

@@ -41,7 +41,7 @@ def exact(x: Tensor, iterations: int, prenorm: str, postcomp: bool, weights: Ten
 @pytest.mark.parametrize("iterations", ITERATIONS)
 @every_prenorm
 @with_and_without_postcomp
-def test_a7_equals_its_exact_spectral_form(
+def test_equals_its_exact_spectral_form(
     form: IsqrtForm, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> None:
     x = features(2, n, 8)
@@ -123,7 +123,7 @@ def test_equivariance(form: IsqrtForm) -> None:
 
 
 @every_form
-def test_a8_without_postcomp_the_scale_is_ignored(form: IsqrtForm) -> None:
+def test_without_postcomp_the_scale_is_ignored(form: IsqrtForm) -> None:
     x = features(2, 9, 6)
     z = isqrt_covariance(x, postcomp=False, form=form)
     torch.testing.assert_close(isqrt_covariance(1000 * x, postcomp=False, form=form), z)
@@ -193,7 +193,7 @@ def test_vectorize_is_the_upper_triangle() -> None:
 
 def test_kernels_are_refused_where_they_do_not_serve() -> None:
     x = features(2, 5, 8)
-    with pytest.raises(ValueError, match="backend 'triton' serves float32"):
+    with pytest.raises(ValueError, match="backend 'triton' supports float32"):
         isqrt_covariance(x, backend="triton")
     for wrong in ({"backend": "cuda"}, {"precision": "fp8"}):
         with pytest.raises(ValueError, match="must be one of"):

@@ -1,5 +1,7 @@
 """covpool.ops.isqrt_covariance: derivatives of every kind and order, and what is kept for them."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -24,6 +26,10 @@ FORMS = ("primal", "dual", "spectral")
 every_form = pytest.mark.parametrize("form", FORMS)
 every_prenorm = pytest.mark.parametrize("prenorm", ["trace", "frobenius"])
 with_and_without_postcomp = pytest.mark.parametrize("postcomp", [True, False])
+each_pair_of_options = pytest.mark.parametrize(
+    ("n", "prenorm", "postcomp"),
+    [(2, "trace", True), (2, "frobenius", False), (5, "trace", False), (5, "frobenius", True)],
+)
 fewer_as_many_and_more_positions = pytest.mark.parametrize("n", [3, 6, 20])
 
 MASK = torch.tensor([[True, True, False, True, False, True], [False, True, True, False, False, True]])
@@ -37,12 +43,16 @@ def printed(x: Tensor, iterations: int = 5, prenorm: str = "trace", postcomp: bo
 
 
 @every_form
-@fewer_as_many_and_more_positions
-@pytest.mark.parametrize("iterations", [1, 2, 3, 5, 7, 10])
-@every_prenorm
-@with_and_without_postcomp
+@pytest.mark.parametrize(
+    ("iterations", "n", "prenorm", "postcomp"),
+    [
+        (iterations, (3, 6, 20)[(i + j) % 3], *options)
+        for i, iterations in enumerate((1, 2, 3, 5, 7, 10))
+        for j, options in enumerate(itertools.product(("trace", "frobenius"), (True, False)))
+    ],
+)
 def test_gradient_is_autograd_of_the_printed_iteration(
-    form: IsqrtForm, n: int, iterations: int, prenorm: Prenorm, postcomp: bool
+    form: IsqrtForm, iterations: int, n: int, prenorm: Prenorm, postcomp: bool
 ) -> None:
     x = features(2, n, 6)
     _, dx = value_and_gradient(
@@ -170,9 +180,7 @@ def test_a_derivative_in_the_weights_is_never_silently_dropped(form: IsqrtForm) 
 
 
 @every_form
-@pytest.mark.parametrize("n", [2, 5])
-@every_prenorm
-@with_and_without_postcomp
+@each_pair_of_options
 def test_derivatives_of_every_kind(form: IsqrtForm, n: int, prenorm: Prenorm, postcomp: bool) -> None:
     x = features(2, n, 3).requires_grad_()
     f = lambda x: isqrt_covariance(x, iterations=3, prenorm=prenorm, postcomp=postcomp, form=form)  # noqa: E731
@@ -181,9 +189,7 @@ def test_derivatives_of_every_kind(form: IsqrtForm, n: int, prenorm: Prenorm, po
 
 
 @every_form
-@pytest.mark.parametrize("n", [2, 5])
-@every_prenorm
-@with_and_without_postcomp
+@each_pair_of_options
 def test_hessian_is_that_of_the_printed_iteration(form: IsqrtForm, n: int, prenorm: Prenorm, postcomp: bool) -> None:
     x, g = features(1, n, 3)[0], randn(3, 3)
     options = {"prenorm": prenorm, "postcomp": postcomp}
@@ -224,9 +230,14 @@ def test_the_measure_of_saved_memory_sees_stored_iterates() -> None:
     assert saved_floats(reference.isqrt_literal, x) > 8 * 2 * 64 * 64
 
 
-@every_form
 @pytest.mark.parametrize(
-    "options", [{"prenorm": "frobenius"}, {"mask": MASK}, {"weights": WEIGHTS}], ids=lambda o: next(iter(o))
+    ("form", "options"),
+    [
+        ("primal", {"prenorm": "frobenius", "mask": MASK}),
+        ("primal", {"weights": WEIGHTS}),
+        ("dual", {"prenorm": "frobenius", "mask": MASK, "weights": WEIGHTS}),
+        ("spectral", {"prenorm": "frobenius", "mask": MASK, "weights": WEIGHTS}),
+    ],
 )
 def test_compiles_with_every_option(form: IsqrtForm, options: dict[str, Tensor]) -> None:
     torch.compiler.reset()

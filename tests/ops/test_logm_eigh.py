@@ -22,7 +22,7 @@ def test_equals_scipys_logarithm(c: int, eps: float) -> None:
 
 
 @pytest.mark.parametrize("name", hard_matrices())
-def test_a6_exponential_of_the_logarithm(name: str) -> None:
+def test_exponential_of_the_logarithm(name: str) -> None:
     a = hard_matrices()[name]
     assert relative_error(torch.matrix_exp(logm_eigh(a, eps=0.0)), a) <= 1e-12
 

@@ -32,7 +32,7 @@ def test_equation_holds_on_hard_spectra(name: str) -> None:
     assert relative_error(a @ x + x @ a, q) <= (1e-6 if name == "ill_conditioned" else 1e-13)
 
 
-def test_a12_exact_adjoint_of_the_square_root() -> None:
+def test_exact_adjoint_of_the_square_root() -> None:
     """With a = Sigma^(1/2), x is the gradient in Sigma: finite differences of the root are the oracle."""
     sigma, g, h = spd(3.0, 1.0, 0.4, 0.1), randn(4, 4), randn(4, 4, seed=1)
     h = h + h.T

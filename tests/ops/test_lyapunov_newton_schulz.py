@@ -1,4 +1,4 @@
-"""covpool.ops.lyapunov_newton_schulz: the facts of METHODS B3 (b)."""
+"""covpool.ops.lyapunov_newton_schulz: convergence, and the limits on singular matrices."""
 
 import pytest
 import scipy.linalg
@@ -34,7 +34,7 @@ def test_converges_to_scipys_solution(c: int) -> None:
     assert relative_error(lyapunov_newton_schulz(a, q, steps=30), expected) <= 1e-12
 
 
-def test_convergence_at_the_condition_of_methods_b3() -> None:
+def test_convergence_of_an_ill_conditioned_equation() -> None:
     """A with condition 3.7e3: its root is off by tens of percent at 5 steps and exact at 20."""
     roots = torch.logspace(0, -0.5 * torch.tensor(3.7e3).log10().item(), 16, dtype=torch.float64)
     a = spd(*roots.tolist())
@@ -46,7 +46,7 @@ def test_convergence_at_the_condition_of_methods_b3() -> None:
 
 
 def test_singular_matrices_get_half_between_range_and_null_space() -> None:
-    """As METHODS B3 says, with growth by 1.5 a step between null directions."""
+    """Between null directions the iterate grows by 1.5 with each step."""
     a, q = torch.diag(torch.tensor([2.0, 1.0, 0.0, 0.0], dtype=torch.float64)), torch.ones(4, 4, dtype=torch.float64)
     x = lyapunov_newton_schulz(a, q, steps=25)
     torch.testing.assert_close(x[:2, :2], 1 / (a.diagonal()[:2, None] + a.diagonal()[:2]))

@@ -1,4 +1,4 @@
-"""covpool.ops.powm_eigh: the value. Oracles of METHODS A2 and A3; its derivatives are in test_powm_eigh_gradient.py."""
+"""covpool.ops.powm_eigh: the value. Its derivatives are tested in test_powm_eigh_gradient.py."""
 
 import math
 
@@ -37,43 +37,43 @@ def test_equals_scipys_fractional_power(c: int, alpha: float) -> None:
     assert relative_error(powm_eigh(a, alpha), expected) <= 1e-11
 
 
-def test_a2_i_power_one_is_the_matrix_itself() -> None:
+def test_power_one_is_the_matrix_itself() -> None:
     torch.testing.assert_close(powm_eigh(A, 1.0), A)
 
 
-def test_a2_ii_roots_multiply_back() -> None:
+def test_roots_multiply_back() -> None:
     root, third = powm_eigh(A, 0.5), powm_eigh(A, 1 / 3)
     torch.testing.assert_close(root @ root, A)
     torch.testing.assert_close(third @ third @ third, A)
 
 
 @every_alpha
-def test_a2_iii_diagonal(alpha: float) -> None:
+def test_diagonal(alpha: float) -> None:
     values = torch.tensor([4.0, 0.3, 0.0, 1.0], dtype=torch.float64)
     torch.testing.assert_close(powm_eigh(torch.diag(values), alpha), torch.diag(values**alpha))
 
 
 @every_alpha
-def test_a2_iv_equivariance(alpha: float) -> None:
+def test_equivariance(alpha: float) -> None:
     q = rotation(6)
     torch.testing.assert_close(powm_eigh(q @ A @ q.T, alpha), q @ powm_eigh(A, alpha) @ q.T)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(1e-6, 1e6), st.floats(0.1, 2.0))
-def test_a2_v_homogeneity(scale: float, alpha: float) -> None:
+def test_homogeneity(scale: float, alpha: float) -> None:
     assert relative_error(powm_eigh(scale * A, alpha), scale**alpha * powm_eigh(A, alpha)) <= 1e-11
 
 
 @every_alpha
-def test_a2_vi_rank_one(alpha: float) -> None:
+def test_rank_one(alpha: float) -> None:
     """v v^T to the alpha is |v|^(2 alpha - 2) v v^T."""
     v = randn(6)
     a = torch.outer(v, v)
     assert relative_error(powm_eigh(a, alpha), v.norm() ** (2 * alpha - 2) * a) <= 1e-12
 
 
-def test_a2_vii_square_root_minimises_the_von_neumann_likelihood() -> None:
+def test_square_root_minimises_the_von_neumann_likelihood() -> None:
     """log|P| + tr(P^-1 S) + tr(P - log P - I) has its minimum 2 tr(S^(1/2)) - d at P = S^(1/2)."""
 
     def objective(p: Tensor) -> float:
@@ -88,7 +88,7 @@ def test_a2_vii_square_root_minimises_the_von_neumann_likelihood() -> None:
         assert objective(root + 1e-3 * (h + h.T)) > least
 
 
-def test_a2_viii_power_distance_tends_to_the_log_euclidean_one() -> None:
+def test_power_distance_tends_to_the_log_euclidean_one() -> None:
     b = spd(2.0, 1.7, 0.9, 0.5, 0.3, 0.1, seed=1)
     expected = np.linalg.norm(scipy.linalg.logm(A.numpy()) - scipy.linalg.logm(b.numpy()))
     errors = []
@@ -107,7 +107,7 @@ def kept(a: Tensor, eps: object) -> int:
     return round(float(powm_eigh(a, 1e-6, eps=eps).double().trace()))  # type: ignore[arg-type]
 
 
-def test_a2_rank_threshold_finds_the_rank_in_float32_and_the_papers_does_not() -> None:
+def test_rank_threshold_finds_the_rank_in_float32_and_the_papers_does_not() -> None:
     """256 channels, 196 positions of ReLU features: rank 195 (A2)."""
     a = covariance(features(1, 196, 256, dtype=torch.float32).relu())[0]
     assert kept(a, "rank") == 195
@@ -137,14 +137,14 @@ def test_negative_round_off_is_zero() -> None:
 
 @every_alpha
 @every_matrix
-def test_a3_unit_norms(name: str, alpha: float) -> None:
+def test_unit_norms(name: str, alpha: float) -> None:
     a = hard_matrices()[name]
     assert np.linalg.norm(powm_eigh(a, alpha, normalization="spectral"), 2) == pytest.approx(1, abs=1e-12)
     assert np.linalg.norm(powm_eigh(a, alpha, normalization="frobenius")) == pytest.approx(1, abs=1e-12)
 
 
 @every_alpha
-def test_a3_closed_form(alpha: float) -> None:
+def test_closed_form(alpha: float) -> None:
     power = reference.power(A, alpha)
     spectral = power / np.linalg.norm(power, 2)
     torch.testing.assert_close(powm_eigh(A, alpha, normalization="spectral"), spectral)
@@ -152,19 +152,19 @@ def test_a3_closed_form(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("normalization", ["spectral", "frobenius"])
-def test_a3_scale_invariance(normalization: str) -> None:
+def test_scale_invariance(normalization: str) -> None:
     z = powm_eigh(A, 0.7, normalization=normalization)  # type: ignore[arg-type]
     torch.testing.assert_close(powm_eigh(123 * A, 0.7, normalization=normalization), z)  # type: ignore[arg-type]
 
 
-def test_a3_multiple_of_the_identity() -> None:
+def test_multiple_of_the_identity() -> None:
     eye = torch.eye(5, dtype=torch.float64)
     torch.testing.assert_close(powm_eigh(2.5 * eye, 0.7, normalization="spectral"), eye)
     torch.testing.assert_close(powm_eigh(2.5 * eye, 0.7, normalization="frobenius"), eye / math.sqrt(5))
 
 
 @pytest.mark.parametrize("normalization", [None, "spectral", "frobenius"])
-def test_a3_zero_stays_zero(normalization: str | None) -> None:
+def test_zero_stays_zero(normalization: str | None) -> None:
     a = torch.zeros(2, 4, 4)
     assert torch.equal(powm_eigh(a, 0.5, normalization=normalization), a)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""covpool.ops.powm_eigh: its derivatives. METHODS A3, A11 and A12; finite differences and the paper's own equations."""
+"""covpool.ops.powm_eigh: its derivatives, by finite differences and by the paper's own equations."""
 
 import math
 
@@ -30,12 +30,12 @@ def test_distinct_eigenvalues(alpha: float, normalization: str | None) -> None:
 @every_alpha
 @pytest.mark.parametrize("normalization", [None, "frobenius"])
 @pytest.mark.parametrize("name", ["repeated", "multiple_of_identity", "nearly_repeated", "order_one"])
-def test_a12_repeated_eigenvalues(name: str, alpha: float, normalization: str | None) -> None:
+def test_repeated_eigenvalues(name: str, alpha: float, normalization: str | None) -> None:
     assert_gradient(power(alpha, normalization), hard_matrices()[name], tol=1e-6)
 
 
 @every_alpha
-def test_a12_multiple_of_the_identity_in_closed_form(alpha: float) -> None:
+def test_multiple_of_the_identity_in_closed_form(alpha: float) -> None:
     """d(a^alpha)[H] = alpha c^(alpha - 1) H at a = c I."""
     a, g = hard_matrices()["multiple_of_identity"], randn(5, 5)
     expected = alpha * 2.5 ** (alpha - 1) * (g + g.T) / 2
@@ -45,7 +45,7 @@ def test_a12_multiple_of_the_identity_in_closed_form(alpha: float) -> None:
 @every_alpha
 @every_normalization
 @pytest.mark.parametrize("n", [2, 5, 8, 9, 20])
-def test_a12_through_the_features(n: int, alpha: float, normalization: str | None) -> None:
+def test_through_the_features(n: int, alpha: float, normalization: str | None) -> None:
     """Rank-deficient (n <= 8 channels) and not. At h = 1e-6 as A12 asks."""
     x = features(1, n, 8)
     assert_gradient(lambda x: power(alpha, normalization)(covariance(x)), x, tol=1e-6)
@@ -54,7 +54,7 @@ def test_a12_through_the_features(n: int, alpha: float, normalization: str | Non
 @every_alpha
 @every_normalization
 @pytest.mark.parametrize("dead", [2, 7])
-def test_a12_dead_channels_are_finite_and_right_in_the_living_ones(
+def test_dead_channels_are_finite_and_right_in_the_living_ones(
     dead: int, alpha: float, normalization: str | None
 ) -> None:
     """Exactly equal zero eigenvalues, where torch's own eigh gives NaN."""
@@ -68,13 +68,13 @@ def test_a12_dead_channels_are_finite_and_right_in_the_living_ones(
 
 @every_alpha
 @every_normalization
-def test_a12_zero_matrix_is_finite(alpha: float, normalization: str | None) -> None:
+def test_zero_matrix_is_finite(alpha: float, normalization: str | None) -> None:
     a = torch.zeros(4, 4, dtype=torch.float64)
     assert gradient(power(alpha, normalization), a, randn(4, 4)).isfinite().all()
 
 
 @every_alpha
-def test_a2_v_euler_identity(alpha: float) -> None:
+def test_euler_identity(alpha: float) -> None:
     """<dl/dSigma, Sigma> = alpha <G, Z>."""
     g = randn(6, 6)
     da = gradient(power(alpha), A, g)
@@ -83,13 +83,13 @@ def test_a2_v_euler_identity(alpha: float) -> None:
 
 @every_alpha
 @pytest.mark.parametrize("normalization", ["spectral", "frobenius"])
-def test_a3_euler_identity_of_scale_invariance(alpha: float, normalization: str) -> None:
+def test_euler_identity_of_scale_invariance(alpha: float, normalization: str) -> None:
     """<dl/dSigma, Sigma> = 0."""
     da = gradient(power(alpha, normalization), A, randn(6, 6))
     assert abs(float((da * A).sum())) <= 1e-12
 
 
-def test_a3_subgradient_at_a_multiple_largest_eigenvalue() -> None:
+def test_subgradient_at_a_multiple_largest_eigenvalue() -> None:
     """At a = c I: (alpha / c) (sym(G) - tr(G) u u^T) with one of the top eigenvectors u."""
     c, alpha, g = 2.5, 0.7, randn(5, 5)
     da = gradient(power(alpha, "spectral"), c * torch.eye(5).double(), g)
@@ -99,7 +99,7 @@ def test_a3_subgradient_at_a_multiple_largest_eigenvalue() -> None:
 
 
 def papers_gradient(a: Tensor, g: Tensor, alpha: float, normalization: str | None) -> Tensor:
-    """dl/dSigma by the paper's equations: dl/dU, dl/dLambda, and K_ij = 1 / (l_i - l_j), symmetrised (A11, 5 and 6)."""
+    """dl/dSigma by the paper's equations: dl/dU, dl/dLambda, and K_ij = 1 / (l_i - l_j), symmetrised."""
     eigenvalues, u = (t.flip(-1) for t in torch.linalg.eigh(a))
     powers = eigenvalues**alpha
     slopes = alpha * eigenvalues ** (alpha - 1)
@@ -122,7 +122,7 @@ def papers_gradient(a: Tensor, g: Tensor, alpha: float, normalization: str | Non
 
 @every_alpha
 @every_normalization
-def test_a11_equals_the_papers_equations_for_distinct_eigenvalues(alpha: float, normalization: str | None) -> None:
+def test_equals_the_papers_equations_for_distinct_eigenvalues(alpha: float, normalization: str | None) -> None:
     g = randn(6, 6)
     da = gradient(power(alpha, normalization), A, g)
     assert relative_error(da, papers_gradient(A, g, alpha, normalization)) <= 1e-11
@@ -141,13 +141,13 @@ def cosine_of_released(n: int, alpha: float = 0.5) -> float:
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
-def test_a12_released_gradient_is_another_one_for_few_positions(alpha: float) -> None:
+def test_released_gradient_is_another_one_for_few_positions(alpha: float) -> None:
     """It drops the block between range and null space: d = 8, M = 5 (A12)."""
     assert 0 < cosine_of_released(5, alpha) < 0.9
 
 
 @pytest.mark.parametrize("n", [9, 20])
-def test_a12_released_gradient_is_exact_for_many_positions(n: int) -> None:
+def test_released_gradient_is_exact_for_many_positions(n: int) -> None:
     assert cosine_of_released(n) == pytest.approx(1, abs=1e-14)
 
 

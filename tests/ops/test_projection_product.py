@@ -1,4 +1,4 @@
-"""covpool.ops.projection_product: METHODS C1 (random Maclaurin) and C4, the choice of form, masks, weights."""
+"""covpool.ops.projection_product: random Maclaurin features, the choice of form, masks, weights."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def test_every_order_and_form_component_by_component(order: int, form: Projectio
     assert relative_error(projection_product(x, factors, weights=3 * WEIGHTS, form=form), weighted) <= 1e-14
 
 
-def test_c4_component_is_a_quadratic_form() -> None:
+def test_component_is_a_quadratic_form() -> None:
     """<u_k v_k^T, mean of x x^T>."""
     x, factors = features(2, 6, 4), randn(2, 4, 5, seed=1)
     moment = x.mT @ x / 6
@@ -39,7 +39,7 @@ def test_c4_component_is_a_quadratic_form() -> None:
     torch.testing.assert_close(projection_product(x, factors), expected)
 
 
-def test_c1_random_maclaurin_is_unbiased_for_the_squared_inner_product() -> None:
+def test_random_maclaurin_is_unbiased_for_the_squared_inner_product() -> None:
     """The mean of <z(x), z(y)> / D over 20 000 draws lies within four standard errors of <x, y>^2."""
     x, y = features(2, 1, 5, seed=3)
     y = y + x

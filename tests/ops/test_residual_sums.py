@@ -10,7 +10,7 @@ def test_equals_the_definition() -> None:
     torch.testing.assert_close(residual_sums(x, a, centers), expected)
 
 
-def test_e1_the_residuals_of_all_centers_add_up() -> None:
+def test_the_residuals_of_all_centers_add_up() -> None:
     x, a, centers = randn(2, 7, 4), randn(2, 7, 5, seed=1).softmax(-1), randn(5, 4, seed=2)
     expected = x.sum(1) - a.sum(1) @ centers
     torch.testing.assert_close(residual_sums(x, a, centers).sum(1), expected)

@@ -65,13 +65,14 @@ def test_a_mask_equals_slicing(shrinkage: Shrinkage) -> None:
 
 
 @every_shrinkage
-@pytest.mark.parametrize("n", [3, 12])
+@pytest.mark.parametrize("n", [3, 7])
 def test_gradient_includes_that_of_the_intensity(n: int, shrinkage: Shrinkage) -> None:
     x = uneven(2, n, 4).requires_grad_()
     mask = torch.arange(n) < torch.tensor([[n], [n - 1]])
     assert torch.autograd.gradcheck(lambda x: shrunk_covariance(x, shrinkage=shrinkage), x)
     assert torch.autograd.gradcheck(lambda x: shrunk_covariance(x, shrinkage=shrinkage, mask=mask), x)
-    assert torch.autograd.gradgradcheck(lambda x: shrunk_covariance(x[:1], shrinkage=shrinkage), x)
+    x = uneven(1, n, 3).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: shrunk_covariance(x, shrinkage=shrinkage), x)
 
 
 @every_shrinkage

@@ -1,4 +1,4 @@
-"""covpool.ops.signed_power: the oracles of METHODS A4 and the four published slopes at zero."""
+"""covpool.ops.signed_power: the value and the four published slopes at zero."""
 
 import numpy as np
 import pytest
@@ -99,24 +99,24 @@ def test_compiles(mode: GradientMode) -> None:
 # --- E-PN -----------------------------------------------------------------------------------------
 
 
-def test_a4_unit_length() -> None:
+def test_unit_length() -> None:
     torch.testing.assert_close(elementwise_power_normalize(randn(4, 9)).norm(dim=-1), torch.ones(4).double())
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(1e-6, 1e6), st.integers(0, 10**6))
-def test_a4_scale_invariance_and_odd_symmetry(scale: float, seed: int) -> None:
+def test_scale_invariance_and_odd_symmetry(scale: float, seed: int) -> None:
     z = randn(7, seed=seed)
     y = elementwise_power_normalize(z)
     torch.testing.assert_close(elementwise_power_normalize(scale * z), y)
     assert torch.equal(elementwise_power_normalize(-z), -y)
 
 
-def test_a4_unit_vectors_stay() -> None:
+def test_unit_vectors_stay() -> None:
     assert torch.equal(elementwise_power_normalize(torch.eye(4)), torch.eye(4))
 
 
-def test_a4_backward_of_the_pair() -> None:
+def test_backward_of_the_pair() -> None:
     """g_z = |z|^(-1/2) / 2 o (g - <g, u> u) / |y|."""
     z, g = randn(6), randn(6, seed=1)
     y = z.sign() * z.abs().sqrt()

@@ -1,4 +1,4 @@
-"""covpool.ops.sqrtm_lyapunov: any square root, differentiated through its Lyapunov equation (METHODS B3)."""
+"""covpool.ops.sqrtm_lyapunov: any square root, differentiated through its Lyapunov equation."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_of_a_converged_iteration_it_is_the_derivative(forward: str) -> None:
     assert_gradient(lambda a: sqrtm_lyapunov(a, forward=forward, iterations=ITERATED[forward], steps=25), A, tol=1e-4)
 
 
-def test_b3_commuting_case_in_closed_form() -> None:
+def test_commuting_case_in_closed_form() -> None:
     roots = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)
     g = randn(3, 3)
     g = g + g.T
@@ -54,7 +54,7 @@ def test_b3_commuting_case_in_closed_form() -> None:
         torch.testing.assert_close(da, g / (roots[:, None] + roots))
 
 
-def test_b3_iterative_solution_needs_fifteen_to_twenty_steps_at_condition_four_thousand() -> None:
+def test_iterative_solution_needs_fifteen_to_twenty_steps_at_condition_four_thousand() -> None:
     a, g = spd(*np.logspace(0, -np.log10(3.7e3), 24)), randn(24, 24)
     exact = solution(a, g)
     error = {
@@ -65,7 +65,7 @@ def test_b3_iterative_solution_needs_fifteen_to_twenty_steps_at_condition_four_t
     assert error[20] < 1e-13
 
 
-def test_b3_iterative_solution_of_a_singular_root_tends_to_half_between_range_and_null_space() -> None:
+def test_iterative_solution_of_a_singular_root_tends_to_half_between_range_and_null_space() -> None:
     a, g = torch.diag(torch.tensor([4.0, 1.0, 0.0, 0.0], dtype=torch.float64)), torch.ones(4, 4, dtype=torch.float64)
     exact = gradient(sqrtm_lyapunov, a, g)
     for steps in (20, 30):
@@ -76,7 +76,7 @@ def test_b3_iterative_solution_of_a_singular_root_tends_to_half_between_range_an
         torch.testing.assert_close(da[2:, 2:], growth)
 
 
-def test_b3_iterative_gradient_of_the_features_stays_a_third_off() -> None:
+def test_iterative_gradient_of_the_features_stays_a_third_off() -> None:
     """36 % at 256 channels and 196 positions, whatever the number of steps."""
     x, g = features(1, 196, 256)[0].relu(), randn(256, 256, seed=1)
 

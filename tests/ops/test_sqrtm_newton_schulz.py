@@ -1,4 +1,4 @@
-"""covpool.ops.sqrtm_newton_schulz: the oracles and facts of METHODS A7 and A8.
+"""covpool.ops.sqrtm_newton_schulz: its exact spectral form, convergence and invariances.
 
 Its derivatives are in test_sqrtm_newton_schulz_gradient.py.
 """
@@ -45,7 +45,7 @@ def scalar(a: float, iterations: int) -> float:
 @every_prenorm
 @with_and_without_postcomp
 @pytest.mark.parametrize("name", [*hard_matrices(), "singular"])
-def test_a7_equals_its_exact_spectral_form(name: str, iterations: int, prenorm: Prenorm, postcomp: bool) -> None:
+def test_equals_its_exact_spectral_form(name: str, iterations: int, prenorm: Prenorm, postcomp: bool) -> None:
     a = {**hard_matrices(), "singular": SINGULAR}[name]
     z = sqrtm_newton_schulz(a, iterations=iterations, prenorm=prenorm, postcomp=postcomp)
     assert relative_error(z, reference.isqrt_spectral(a, iterations, prenorm, postcomp)) <= 1e-12
@@ -54,20 +54,20 @@ def test_a7_equals_its_exact_spectral_form(name: str, iterations: int, prenorm: 
 @every_count
 @every_prenorm
 @pytest.mark.parametrize("c", CHANNELS)
-def test_a7_equals_its_exact_spectral_form_at_every_size(c: int, iterations: int, prenorm: Prenorm) -> None:
+def test_equals_its_exact_spectral_form_at_every_size(c: int, iterations: int, prenorm: Prenorm) -> None:
     a = covariance(features(1, 40, c))[0]
     z = sqrtm_newton_schulz(a, iterations=iterations, prenorm=prenorm)
     assert relative_error(z, reference.isqrt_spectral(a, iterations, prenorm)) <= 1e-12
 
 
-def test_a7_one_iteration_in_closed_form() -> None:
+def test_one_iteration_in_closed_form() -> None:
     t = A.trace()
     n = A / t
     torch.testing.assert_close(sqrtm_newton_schulz(A, iterations=1), t.sqrt() * (3 * n - n @ n) / 2)
 
 
 @every_prenorm
-def test_a7_many_iterations_reach_the_root(prenorm: Prenorm) -> None:
+def test_many_iterations_reach_the_root(prenorm: Prenorm) -> None:
     """N -> infinity is A2 with alpha = 1/2; round-off on the null space grows as 1.5^N, so not more than needed."""
     z = sqrtm_newton_schulz(SINGULAR, iterations=15, prenorm=prenorm)
     assert relative_error(z @ z, SINGULAR) <= 1e-12
@@ -75,7 +75,7 @@ def test_a7_many_iterations_reach_the_root(prenorm: Prenorm) -> None:
 
 
 @every_count
-def test_a7_identity(iterations: int) -> None:
+def test_identity(iterations: int) -> None:
     """Sigma = I_d: every eigenvalue of A is 1 / d. With N = 5 and d = 256 only 45 % of the root is reached."""
     z = sqrtm_newton_schulz(torch.eye(256, dtype=torch.float64), iterations=iterations)
     expected = 16 * scalar(1 / 256, iterations)
@@ -86,7 +86,7 @@ def test_a7_identity(iterations: int) -> None:
 
 @every_count
 @every_prenorm
-def test_a7_order_one_is_exact(iterations: int, prenorm: Prenorm) -> None:
+def test_order_one_is_exact(iterations: int, prenorm: Prenorm) -> None:
     a = torch.tensor([[[1.7]], [[1e-6]], [[123.0]]], dtype=torch.float64)
     torch.testing.assert_close(
         sqrtm_newton_schulz(a, iterations=iterations, prenorm=prenorm), a.sqrt(), rtol=1e-15, atol=0
@@ -94,7 +94,7 @@ def test_a7_order_one_is_exact(iterations: int, prenorm: Prenorm) -> None:
 
 
 @every_prenorm
-def test_a7_approaches_the_root_from_below(prenorm: Prenorm) -> None:
+def test_approaches_the_root_from_below(prenorm: Prenorm) -> None:
     """Z_N <= Z_(N+1) <= a^(1/2), in the order of positive semi-definite matrices."""
     roots = [sqrtm_newton_schulz(SINGULAR, iterations=n, prenorm=prenorm) for n in range(1, 12)]
     for lower, upper in zip(roots, [*roots[1:], reference.power(SINGULAR, 0.5)], strict=True):
@@ -102,7 +102,7 @@ def test_a7_approaches_the_root_from_below(prenorm: Prenorm) -> None:
 
 
 @every_count
-def test_a7_slope_at_zero(iterations: int) -> None:
+def test_slope_at_zero(iterations: int) -> None:
     """1.5^N, finite where the root's is not."""
     a = torch.diag(torch.tensor([1e-12, 1 - 1e-12], dtype=torch.float64))
     assert float(sqrtm_newton_schulz(a, iterations=iterations)[0, 0]) / 1e-12 == pytest.approx(
@@ -120,7 +120,7 @@ THRESHOLDS = (0.84, 0.57, 0.32, 0.157, 0.073, 0.033, 0.0149, 0.0067, 0.0030, 0.0
 
 
 @pytest.mark.parametrize(("iterations", "threshold"), list(enumerate(THRESHOLDS, start=1)))
-def test_a7_one_percent_thresholds(iterations: int, threshold: float) -> None:
+def test_one_percent_thresholds(iterations: int, threshold: float) -> None:
     """The relative error is below 1 % from this eigenvalue of A on, and not much before."""
 
     def error(a: float) -> float:
@@ -130,7 +130,7 @@ def test_a7_one_percent_thresholds(iterations: int, threshold: float) -> None:
     assert error(1.05 * threshold) < 0.01 < error(0.95 * threshold)
 
 
-def test_a7_frobenius_is_ahead_of_trace() -> None:
+def test_frobenius_is_ahead_of_trace() -> None:
     """By log_(9/4)(tr / |.|_F) iterations, at most 3.3 for 196 positions."""
     a = covariance(features(1, 196, 256).relu())[0]
     root = reference.power(a, 0.5)
@@ -144,7 +144,7 @@ def test_a7_frobenius_is_ahead_of_trace() -> None:
         assert error(n + math.ceil(lead), "trace") < error(n, "frobenius") < error(n + math.floor(lead), "trace")
 
 
-def test_a7_convergence_in_float32_and_float64_on_a_singular_matrix() -> None:
+def test_convergence_in_float32_and_float64_on_a_singular_matrix() -> None:
     """256 channels, 196 positions: better to N = 15, worse again beyond, float64 sound to N = 50."""
     a = covariance(features(1, 196, 256).relu())[0]
     root = reference.power(a, 0.5)
@@ -170,7 +170,7 @@ def test_twenty_iterations_and_float64_do_not_warn() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(1e-6, 1e6), st.integers(1, 8), st.sampled_from(["trace", "frobenius"]))
-def test_a7_homogeneity_with_and_invariance_without_postcomp(scale: float, iterations: int, prenorm: Prenorm) -> None:
+def test_homogeneity_with_and_invariance_without_postcomp(scale: float, iterations: int, prenorm: Prenorm) -> None:
     options = {"iterations": iterations, "prenorm": prenorm}
     z, bare = (sqrtm_newton_schulz(SINGULAR, postcomp=postcomp, **options) for postcomp in (True, False))
     assert relative_error(sqrtm_newton_schulz(scale * SINGULAR, **options), math.sqrt(scale) * z) <= 1e-12
@@ -184,7 +184,7 @@ def test_equivariance(prenorm: Prenorm) -> None:
     torch.testing.assert_close(sqrtm_newton_schulz(q @ SINGULAR @ q.T, prenorm=prenorm), q @ z @ q.T)
 
 
-def test_a8_bare_root_has_unit_norm_in_the_limit() -> None:
+def test_bare_root_has_unit_norm_in_the_limit() -> None:
     """tr(Z^2) -> 1 (trace); |Z^2|_F -> 1 (Frobenius)."""
     trace, frobenius = (
         sqrtm_newton_schulz(A, iterations=40, prenorm=prenorm, postcomp=False) for prenorm in ("trace", "frobenius")

@@ -1,4 +1,4 @@
-"""covpool.ops.sqrtm_newton_schulz: derivatives of every kind and order, and what is kept for them."""
+"""covpool.ops.sqrtm_newton_schulz: derivatives of every kind and order, and the memory they need."""
 
 import pytest
 import torch
@@ -12,15 +12,22 @@ from ops.oracles import assert_gradient, gradient, randn, relative_error, saved_
 A = hard_matrices()["distinct"]
 SINGULAR = spd(3.0, 1.0, 1.0, 0.2, 0.0, 0.0)
 
-every_count = pytest.mark.parametrize("iterations", [1, 2, 3, 5, 7, 10])
+COUNTS = (1, 2, 3, 5, 7, 10)
+
+every_count = pytest.mark.parametrize("iterations", COUNTS)
 every_prenorm = pytest.mark.parametrize("prenorm", ["trace", "frobenius"])
 with_and_without_postcomp = pytest.mark.parametrize("postcomp", [True, False])
 
 
-@every_count
-@every_prenorm
-@with_and_without_postcomp
-@pytest.mark.parametrize("name", [*hard_matrices(), "singular"])
+@pytest.mark.parametrize(
+    ("name", "iterations", "prenorm", "postcomp"),
+    [
+        (name, iterations, prenorm, (i + j + k) % 2 == 0)
+        for i, name in enumerate([*hard_matrices(), "singular"])
+        for j, iterations in enumerate(COUNTS)
+        for k, prenorm in enumerate(("trace", "frobenius"))
+    ],
+)
 def test_gradient_on_hard_spectra(name: str, iterations: int, prenorm: Prenorm, postcomp: bool) -> None:
     """Against autograd of the iteration as printed, for an upstream gradient that is not symmetric."""
     a = {**hard_matrices(), "singular": SINGULAR}[name]
@@ -39,9 +46,10 @@ def test_gradient_by_finite_differences(prenorm: Prenorm, postcomp: bool) -> Non
         assert_gradient(lambda a: sqrtm_newton_schulz(a, prenorm=prenorm, postcomp=postcomp), a)
 
 
-@every_prenorm
-@with_and_without_postcomp
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize(
+    ("iterations", "prenorm", "postcomp"),
+    [(1, "trace", True), (1, "frobenius", False), (3, "trace", False), (3, "frobenius", True)],
+)
 def test_derivatives_of_every_kind(iterations: int, prenorm: Prenorm, postcomp: bool) -> None:
     a = torch.stack([spd(1.0, 0.4, 0.1), spd(2.0, 1.0, 0.0, seed=1)]).requires_grad_()
     f = lambda a: sqrtm_newton_schulz(a, iterations=iterations, prenorm=prenorm, postcomp=postcomp)  # noqa: E731
@@ -78,18 +86,9 @@ def test_at_most_two_matrices_are_saved() -> None:
     assert saved_floats(sqrtm_newton_schulz, a) <= 2 * b * c * c
 
 
-def test_compiles_with_inductor() -> None:
-    torch.compiler.reset()
-    a = torch.stack([A, SINGULAR])
-    z, da = value_and_gradient(sqrtm_newton_schulz, a)
-    compiled, compiled_da = value_and_gradient(torch.compile(sqrtm_newton_schulz, fullgraph=True), a)
-    assert relative_error(compiled, z) <= 1e-12
-    assert relative_error(compiled_da, da) <= 1e-11
-
-
 @every_count
 @every_prenorm
-def test_a7_euler_identities(iterations: int, prenorm: Prenorm) -> None:
+def test_euler_identities(iterations: int, prenorm: Prenorm) -> None:
     """<dl/dSigma, Sigma> = <G, Z> / 2 with post-compensation, 0 without."""
     g = randn(6, 6)
     f = lambda a: sqrtm_newton_schulz(a, iterations=iterations, prenorm=prenorm)  # noqa: E731

@@ -1,4 +1,4 @@
-"""covpool.ops.tensor_sketch: the oracles of METHODS C1 and C3, the choice of form, masks, weights, the random draw."""
+"""covpool.ops.tensor_sketch: the sums in each bucket, the choice of form, masks, weights, the random draw."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def many_draws(order: int, c: int, size: int, draws: int) -> tuple[Tensor, Tenso
 
 @pytest.mark.parametrize("form", SKETCH_FORMS)
 @pytest.mark.parametrize("size", [1, 5, 16, 33])
-def test_c1_exact_bucket_oracle(form: SketchForm, size: int) -> None:
+def test_exact_bucket_oracle(form: SketchForm, size: int) -> None:
     x = features(2, 6, 4)
     hashes, signs = draw_sketch(2, 4, size)
     rows = torch.stack([torch.stack([bucket_by_bucket(row, hashes, signs, size) for row in item]) for item in x])
@@ -44,7 +44,7 @@ def test_c1_exact_bucket_oracle(form: SketchForm, size: int) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_c3_unbiased_for_powers_of_the_inner_product(order: int) -> None:
+def test_unbiased_for_powers_of_the_inner_product(order: int) -> None:
     """The mean of <TS(x), TS(y)> over 20 000 draws lies within four standard errors of <x, y>^p."""
     x, y = features(2, 1, 5, seed=3)
     y = y + x  # an inner product well away from zero
@@ -56,7 +56,7 @@ def test_c3_unbiased_for_powers_of_the_inner_product(order: int) -> None:
 
 
 @pytest.mark.parametrize("form", SKETCH_FORMS)
-def test_c1_without_collisions_it_holds_the_bilinear_feature(form: SketchForm) -> None:
+def test_without_collisions_it_holds_the_bilinear_feature(form: SketchForm) -> None:
     """h_1(i) + h_2(j) injective, size >= c^2: every product once, up to its sign."""
     x = features(2, 6, 4)
     hashes, signs = torch.tensor([[0, 4, 8, 12], [0, 1, 2, 3]]), draw_sketch(2, 4, 16)[1]

@@ -33,7 +33,7 @@ def test_scaled_off_diagonals_keep_inner_products() -> None:
     a, b = symmetric(5), symmetric(5, seed=1)
     product = vech(a, scale_offdiagonal=True) @ vech(b, scale_offdiagonal=True)
     torch.testing.assert_close(product, (a * b).sum())
-    assert abs(vech(a) @ vech(b) - (a * b).sum()) > 1e-3  # the paper's vector does not (METHODS 0.2)
+    assert abs(vech(a) @ vech(b) - (a * b).sum()) > 1e-3  # the paper's vector does not keep inner products
 
 
 @pytest.mark.parametrize("scale", [False, True])

@@ -1,4 +1,4 @@
-"""covpool.ops.vn_mle_eigh against the problem it solves (METHODS A2, vN-MLE)."""
+"""covpool.ops.vn_mle_eigh against the minimization problem that it solves."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def objective(p: Tensor, s: Tensor, gamma: float) -> Tensor:
 
 
 @every_gamma
-def test_a2_it_is_the_minimum(gamma: float) -> None:
+def test_it_is_the_minimum(gamma: float) -> None:
     """Stationary, and larger in every direction away from it."""
     s = spd(4.0, 2.5, 1.3, 0.6, 0.2)
     p = vn_mle_eigh(s, gamma).requires_grad_()
@@ -37,7 +37,7 @@ def test_a2_it_is_the_minimum(gamma: float) -> None:
         assert objective((p + step + step.T).detach(), s, gamma) > value
 
 
-def test_a2_vii_gamma_one_is_the_square_root_with_the_known_minimum() -> None:
+def test_gamma_one_is_the_square_root_with_the_known_minimum() -> None:
     s = spd(4.0, 2.5, 1.3, 0.6, 0.2)
     p = vn_mle_eigh(s, 1.0)
     torch.testing.assert_close(p @ p, s)

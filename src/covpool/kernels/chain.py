@@ -1,7 +1,7 @@
 """The chain of `iteration` on stored symmetric matrices, through memory.
 
-A team of programs shares a matrix: each makes its tiles of a product, and they meet before the next one. The teams of a
-launch go through all matrices, each in a workspace of its own.
+A team of programs shares a matrix: each program computes its tiles of a product, and all wait for each other before the
+next product. The teams of a launch go through all matrices, each team in its own workspace.
 """
 
 import triton
@@ -21,14 +21,14 @@ from covpool.kernels.tiles import (
 
 # fmt: off
 
-OPERAND = tl.constexpr(0)  # stored as what is multiplied
-TRIANGLE = tl.constexpr(1)  # the upper triangle as a float32 vector
-MATRIX = tl.constexpr(2)  # a float32 matrix
+OPERAND = tl.constexpr(0)  # stored as an operand of further products
+TRIANGLE = tl.constexpr(1)  # stored as the upper triangle, a float32 vector
+MATRIX = tl.constexpr(2)  # stored as a float32 matrix
 
 
 @triton.jit
 def started(d, i, j, amount, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """What tile (i, j) of a product is added to: amount D, for a stored D."""
+    """The initial accumulator of tile (i, j) of a product: amount D, for a stored D."""
     if amount == 0.0:
         acc = tl.zeros((T, T), tl.float32)
     else:
@@ -54,9 +54,9 @@ def product_tile(x, z, i, j, acc, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl
 
 @triton.jit
 def meet(counter, target, MEMBERS: tl.constexpr):
-    """Wait until every member of a team has come here, and what they stored can be read.
+    """Wait until every member of a team has arrived and the values they stored can be read.
 
-    With each arrival the counter, zero at first, grows by one; target: where it stands when all have come.
+    The counter starts at zero and grows by one with each arrival. `target` is its value when all have arrived.
     """
     tl.debug_barrier()
     if MEMBERS > 1:
@@ -69,7 +69,7 @@ def meet(counter, target, MEMBERS: tl.constexpr):
 @triton.jit
 def value_step(a, workspace, index, steps, a_scale, member, MEMBERS: tl.constexpr,
                FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """A member's tiles of the index-th product."""
+    """Compute a member's tiles of product number `index`."""
     step, pair = step_of(index, steps)
     x, z, d, out = operands(a, workspace, step, pair, SIZE * SIZE * PARTS, FACTOR)
     alpha, beta, gamma = coefficients(step, pair, a_scale)
@@ -83,7 +83,7 @@ def value_step(a, workspace, index, steps, a_scale, member, MEMBERS: tl.constexp
 @triton.jit
 def store_result(out, scale, i, j, value, c,
                  KIND: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """Store tile (i, j) of the result as its kind says, all but an operand times what stands behind `scale`."""
+    """Store tile (i, j) of the result as KIND says. A triangle or a matrix is multiplied by the value at `scale`."""
     if KIND != OPERAND:
         value = value * tl.load(scale)
     if KIND == TRIANGLE:
@@ -98,7 +98,7 @@ def store_result(out, scale, i, j, value, c,
 @triton.jit
 def last_value_step(workspace, out, scale, c, iterations, member, MEMBERS: tl.constexpr,
                     KIND: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """A member's tiles of the last product: of Y_N times its scale, or as an operand of P_N."""
+    """Compute a member's tiles of the last product: Y_N times its scale, or P_N as an operand."""
     x, z = last_operands(workspace, iterations, SIZE * SIZE * PARTS, KIND == OPERAND)
     for item in range(member, (SIZE // T) * (SIZE // T + 1) // 2, MEMBERS):
         i, j = upper_tile(item, SIZE // T)
@@ -110,7 +110,7 @@ def last_value_step(workspace, out, scale, c, iterations, member, MEMBERS: tl.co
 def chain_kernel(a, workspace, counters, out, scales, batch, c, out_stride, iterations, steps, a_scale,
                  KIND: tl.constexpr, MEMBERS: tl.constexpr,
                  SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """The whole chain of all matrices; counters: one per matrix, zero."""
+    """Run the whole chain on all matrices. `counters` holds one zero per matrix."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     team = tl.program_id(0) // MEMBERS
     member = tl.program_id(0) % MEMBERS
@@ -124,5 +124,5 @@ def chain_kernel(a, workspace, counters, out, scales, batch, c, out_stride, iter
             meet(counters + at, (index + 1) * MEMBERS, MEMBERS)
         last_value_step(workspace, out + at * out_stride, scales + at, c, iterations, member, MEMBERS,
                         KIND, SIZE, PARTS, T, BK)
-        if matrix + teams < batch:  # which takes the workspace
+        if matrix + teams < batch:  # the next matrix reuses the workspace
             meet(counters + at, (steps + 1) * MEMBERS, MEMBERS)

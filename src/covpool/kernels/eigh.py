@@ -1,7 +1,7 @@
 """Eigen-decomposition of a whole batch of symmetric matrices on the GPU, in one call of cuSOLVER.
 
-torch.linalg.eigh solves one matrix after the other there. `cusolverDnXsyevBatched`, in the library that torch itself
-has loaded, solves them together; it is called here on torch's memory and stream.
+On the GPU torch.linalg.eigh solves the matrices one after another. `cusolverDnXsyevBatched` solves them together. It is
+called from the copy of cuSOLVER that torch has loaded, on torch's memory and stream.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from covpool.kernels.vmap import fold_vmap
 
 logger = logging.getLogger("covpool")
 
-SONAMES = ("libcusolver.so.12", "libcusolver.so.11")  # of CUDA 13 and 12
+SONAMES = ("libcusolver.so.12", "libcusolver.so.11")  # CUDA 13 and 12
 VECTORS, LOWER = 1, 0  # CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER
 DATA_TYPES = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
 
@@ -44,14 +44,13 @@ STATUS = (
 
 
 class Handle(NamedTuple):
-    """cuSOLVER's state of one caller at a time, and its (default) parameters."""
+    """The state of cuSOLVER for one caller at a time, with its default parameters."""
 
     handle: c_void_p
     parameters: c_void_p
 
 
-# Handles that nobody uses now, by device. A call takes one and gives it back, so that threads which come and go
-# neither share a handle nor leave one behind.
+# Idle handles, by device. A call takes one and returns it, so that short-lived threads neither share nor leak handles.
 _idle: dict[int, list[Handle]] = defaultdict(list)
 
 
@@ -59,16 +58,16 @@ _idle: dict[int, list[Handle]] = defaultdict(list)
 
 
 def available() -> bool:
-    """Whether the batched solver is there: CUDA, and a cuSOLVER that has it. Begins to use the GPU."""
+    """Whether CUDA and a cuSOLVER with the batched solver are present. Initializes the GPU."""
     return _library() is not None
 
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """The cuSOLVER that torch has loaded, with the signatures of what is called here; None if it lacks a function."""
+    """The cuSOLVER that torch has loaded, with argument types set; None if it lacks one of the functions."""
     if not torch.cuda.is_available():
         return None
-    with ThreadPoolExecutor(1) as outside:  # a fresh thread knows nothing of fake tensors or other modes of the caller
+    with ThreadPoolExecutor(1) as outside:  # a new thread is free of the caller's fake tensors and other modes
         outside.submit(_load_torchs_solvers, torch.cuda.current_device()).result()
     for name in SONAMES:
         try:
@@ -79,20 +78,20 @@ def _library() -> ctypes.CDLL | None:
             continue
         return library
     logger.warning(
-        "cuSOLVER of this torch (CUDA %s) has no cusolverDnXsyevBatched: torch.linalg.eigh is used on the GPU, with "
-        "the same result, more slowly; torch for CUDA 12.6 or later has it",
+        "the cuSOLVER of this torch (CUDA %s) has no cusolverDnXsyevBatched: torch.linalg.eigh is used on the GPU, "
+        "which gives the same result more slowly; install torch for CUDA 12.6 or later",
         torch.version.cuda,
     )
     return None
 
 
 def _load_torchs_solvers(device: int) -> None:
-    """torch loads its linear algebra, and cuSOLVER with it, at the first use."""
+    """Make torch load its linear algebra, and cuSOLVER with it, which it does at first use."""
     torch.linalg.eigh(torch.ones(1, 1, device=f"cuda:{device}"))
 
 
 def _call(function: str, *arguments: Any) -> None:
-    """Call a function of cuSOLVER and turn a bad status into an error."""
+    """Call a function of cuSOLVER; raise if its status is not success."""
     status = getattr(_library(), function)(*arguments)
     if status != 0:
         name = f"CUSOLVER_STATUS_{STATUS[status]}" if status < len(STATUS) else "an unknown status"
@@ -118,10 +117,10 @@ def eigh_batched(
 ) -> tuple[Tensor, Tensor]:  # (b, c) ascending, (b, c, c)
     """Eigenvalues in ascending order and eigenvectors in columns, without a derivative and without waiting for the GPU.
 
-    A matrix on which the solver fails gets NaN eigenvalues. The first call on a device creates cuSOLVER's handle: make
-    one before a CUDA graph is captured. Without a GPU or its batched solver this is torch.linalg.eigh.
+    A matrix on which the solver fails gets NaN eigenvalues. The first call on a device creates cuSOLVER's handle, so
+    call it once before capturing a CUDA graph. Without a GPU or the batched solver, torch.linalg.eigh is used.
     """
-    with torch.cuda.device_of(a):  # does nothing for a tensor elsewhere
+    with torch.cuda.device_of(a):  # does nothing for a CPU tensor
         if a.is_cuda and available():
             return _on_gpu(a)
     eigenvalues, u = torch.linalg.eigh(a)
@@ -129,7 +128,7 @@ def eigh_batched(
 
 
 def _on_gpu(a: Tensor) -> tuple[Tensor, Tensor]:
-    u = a.clone(memory_format=torch.contiguous_format)  # row- or column-major: it is symmetric
+    u = a.clone(memory_format=torch.contiguous_format)  # row-major or column-major is the same for a symmetric matrix
     eigenvalues = a.new_empty(a.shape[:-1])
     failed = a.new_zeros(len(a), dtype=torch.int32)
     if a.numel():
@@ -142,7 +141,7 @@ def _on_gpu(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve(handle: Handle, a: Tensor, eigenvalues: Tensor, failed: Tensor) -> None:
-    """Replace a by its eigenvectors, one per row."""
+    """Replace a by its eigenvectors, one per row, and fill in the eigenvalues and the failures."""
     b, c, _ = a.shape
     kind = DATA_TYPES[a.dtype]
     problem = (*handle, VECTORS, LOWER, c, kind, a.data_ptr(), c, kind, eigenvalues.data_ptr(), kind)

@@ -1,4 +1,4 @@
-"""From features to centred, scaled operands, and from the gradient of a triangle to a direction."""
+"""Kernels that turn features into centred, scaled operands, and the gradient of a triangle into a direction."""
 
 import math
 
@@ -19,18 +19,18 @@ from covpool.kernels.tiles import (
 
 CHANNEL_BLOCK = 64
 POSITION_BLOCK = 64
-MOMENT_CHANNELS = 16  # few, with many positions at a time: each pass over positions waits for memory
-MOST_POSITIONS = 1024  # that a program can hold, so as to load them once
-MOMENT_POSITIONS = 256  # at a time, of more
-DIRECTION_TILE = 64  # small, as all it does is wait for memory
-SHARES = 16  # into which a vector is cut to sum its squares
-SHARE_BLOCK = 4096  # of a share's entries at a time
+MOMENT_CHANNELS = 16  # few channels with many positions: each pass over the positions waits for memory
+MOST_POSITIONS = 1024  # up to this many, a program loads all positions once and holds them
+MOMENT_POSITIONS = 256  # positions at a time where there are more
+DIRECTION_TILE = 64  # small, because the kernel only waits for memory
+SHARES = 16  # a vector is split into this many shares to sum its squares
+SHARE_BLOCK = 4096  # entries of a share at a time
 TINY = torch.finfo(torch.float32).tiny  # a smaller trace counts as zero
 
 
 @triton.jit
 def load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGHTED: tl.constexpr, BN: tl.constexpr):
-    """Features of some positions and channels, where they are inside, and the weights of the positions."""
+    """A block of features (zero outside), the mask of the entries inside, and the weights of the positions."""
     rows = start + tl.arange(0, BN)
     inside = (rows[:, None] < n) & (channels[None, :] < c)
     tile = tl.load(x + rows[:, None].to(tl.int64) * stride_n + channels[None, :].to(tl.int64) * stride_c,
@@ -44,7 +44,7 @@ def load_positions(x, w, image, start, channels, n, c, stride_n, stride_c, WEIGH
 
 @triton.jit
 def deviation(tile, average, rest):
-    """Features minus their mean in two parts. What rounding alone leaves of equal features counts as zero."""
+    """Features minus their two-part mean. A difference that equal features have by rounding alone becomes zero."""
     left = tile - average[None, :] - rest[None, :]
     return tl.where(tl.abs(left) <= 1e-6 * tl.abs(rest)[None, :], 0.0, left)
 
@@ -52,10 +52,10 @@ def deviation(tile, average, rest):
 @triton.jit
 def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, blocks,
                    WEIGHTED: tl.constexpr, WHOLE: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr):
-    """Per channel the weighted mean over positions in two parts; per block of channels the variance.
+    """Compute the two-part weighted mean of each channel and the total variance of each block of channels.
 
-    The second part is what rounding took from the first: the mean of the features minus the first. So means that are
-    large beside the deviations cost no accuracy. WHOLE: all positions are held at once, and loaded once.
+    The second part is the mean of the features minus the first part: what rounding took from the first. Means that are
+    large compared with the deviations therefore cost no accuracy. WHOLE: all positions are loaded once and held.
     """
     image = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -89,7 +89,7 @@ def moments_kernel(x, w, mean, squares, n, c, stride_b, stride_n, stride_c, bloc
 
 @triton.jit
 def trace_of(squares, image, blocks, BLOCKS: tl.constexpr):
-    """The trace of the covariance: the sum of the squares of all blocks of channels."""
+    """The trace of the covariance: the sum of the variances of all blocks of channels."""
     index = tl.arange(0, BLOCKS)
     return tl.sum(tl.load(squares + image * blocks + index, mask=index < blocks, other=0.0), 0)
 
@@ -99,9 +99,9 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
                   rows_k, columns_k, rows_kt, columns_kt, tiny, root_n, k_scale, factor,
                   WEIGHTED: tl.constexpr, COMPENSATED: tl.constexpr, WRITE_K: tl.constexpr, WRITE_KT: tl.constexpr,
                   BLOCKS: tl.constexpr, BN: tl.constexpr, BC: tl.constexpr, PARTS: tl.constexpr):
-    """k_scale K, K = sqrt(w_i / t) (x_i - mean), with t the trace, padded with zeros, as (n, c) and/or (c, n).
+    """Store k_scale K, K = sqrt(w_i / t) (x_i - mean) with t the trace, as (n, c), (c, n) or both, zero-padded.
 
-    Also t itself, and the scale of the result: factor sqrt(t), or factor without post-compensation.
+    Also store t, and the scale of the result: factor sqrt(t), or factor without post-compensation.
     """
     image = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -138,9 +138,9 @@ def center_kernel(x, w, mean, squares, k, kt, trace, scales, n, c, stride_b, str
 @triton.jit
 def direction_kernel(g, squares, norms, h, counters, c, g_stride, scale,
                      SHARES: tl.constexpr, SIZE: tl.constexpr, T: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric direction H of the gradient g of an upper triangle, over its norm, h = scale H, and that norm.
+    """Store h = scale H, where H is the normalized symmetric direction of the gradient g of an upper triangle.
 
-    The chain's counters are cleared.
+    Also store the norm of the gradient, and clear the chain's counters.
     """
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
@@ -148,7 +148,7 @@ def direction_kernel(g, squares, norms, h, counters, c, g_stride, scale,
     value = tl.load(g + matrix * g_stride + offsets, mask=inside, other=0.0)
     rows = i * T + tl.arange(0, T)
     columns = j * T + tl.arange(0, T)
-    if i == j:  # the lower half of a diagonal tile mirrors the upper one
+    if i == j:  # the lower half of a diagonal tile is the transpose of the upper half
         value = tl.where(rows[:, None] == columns[None, :], value, value * 0.5)
         value = value + tl.trans(tl.where(rows[:, None] == columns[None, :], 0.0, value))
     else:
@@ -163,7 +163,7 @@ def direction_kernel(g, squares, norms, h, counters, c, g_stride, scale,
 
 @triton.jit
 def squares_kernel(g, squares, size, g_stride, SHARES: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of squares of a share of a vector, in float64: the squares of small entries would vanish in float32."""
+    """Sum the squares of a share of a vector in float64, because the squares of small entries underflow in float32."""
     vector = tl.program_id(0).to(tl.int64)
     share = tl.program_id(1)
     total = tl.zeros((BLOCK,), tl.float64)
@@ -176,14 +176,14 @@ def squares_kernel(g, squares, size, g_stride, SHARES: tl.constexpr, BLOCK: tl.c
 
 # fmt: on
 def squared_lengths(g: Tensor) -> Tensor:  # (b, size) -> (b, SHARES)
-    """The squared lengths of gradients of triangles, whose entries lie side by side, as sums of shares."""
+    """The squared lengths of contiguous gradients of triangles, each as the sums of its shares."""
     squares = g.new_empty(g.shape[0], SHARES, dtype=torch.float64)
     squares_kernel[squares.shape](g, squares, g.shape[1], g.stride(0), SHARES=SHARES, BLOCK=SHARE_BLOCK, num_warps=8)
     return squares
 
 
 class Features:
-    """Features with their moments, ready to be centred and scaled into operands."""
+    """Features with their moments, from which centred and scaled operands are computed."""
 
     def __init__(self, x: Tensor, w: Tensor | None, m: Mode, moments: tuple[Tensor, Tensor] | None = None) -> None:
         self.x, self.w, self.mode = x, None if w is None else w.contiguous(), m
@@ -208,7 +208,7 @@ class Features:
     def operands(
         self, k_shape: tuple[int, int] | None, kt_shape: tuple[int, int] | None, factor: float, compensated: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """K (b, parts, n, c) and K^T (b, parts, c, n), padded to the shapes given, traces and result's scales."""
+        """K (b, parts, n, c) and K^T (b, parts, c, n), padded to the given shapes; traces; scales of the result."""
         empty = self.x.new_empty(0, dtype=self.mode.storage)
         parts = self.mode.parts
         k = empty if k_shape is None else empty.new_empty(self.b, parts, *k_shape)

@@ -1,4 +1,4 @@
-"""What a GPU allows: whether the kernels run on it, its multiprocessors, and the shared memory of one program."""
+"""The limits of a GPU: whether the kernels run on it, its multiprocessors, and the shared memory of one program."""
 
 import functools
 import importlib.util
@@ -13,16 +13,16 @@ NEEDED_TORCH = {10: "2.10", 11: "2.12"}  # by major capability: the Triton of ea
 
 
 def multiprocessors(device: torch.device) -> int:
-    """How many programs run at the same time at least; 0 on a CPU."""
+    """How many programs run at the same time, at least; 0 on a CPU."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
 
 
 def shared_memory(device: torch.device) -> int:
-    """Bytes that a program may have; 0 where the kernels do not run. A CPU, which interprets them, has no limit."""
+    """Bytes of shared memory that a program may use; 0 where the kernels do not run. On a CPU there is no limit."""
     return _of_gpu(device.index) if device.type == "cuda" else LARGE_SHARED_MEMORY
 
 
-# What torch.compiler.assume_constant_result does, which would import the compiler here.
+# The effect of torch.compiler.assume_constant_result, which would import the compiler.
 shared_memory._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -36,7 +36,7 @@ def largest_tile(device: torch.device) -> int:
 
 @functools.cache
 def _of_gpu(index: int | None) -> int:
-    if not torch.cuda.is_available():  # that of a fake tensor
+    if not torch.cuda.is_available():  # the device of a fake tensor
         return LARGE_SHARED_MEMORY
     properties = torch.cuda.get_device_properties(index)
     known = torch.version.hip is None and (properties.major, properties.minor) >= OLDEST

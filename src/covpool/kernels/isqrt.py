@@ -1,6 +1,6 @@
 """iSQRT-COV of features on the GPU, forward and backward, as raw operations without autograd.
 
-Everything between the features and the triangle of the result happens here; `covpool.ops` wraps it in Functions.
+The kernels cover everything from the features to the triangle of the result. `covpool.ops` wraps them in Functions.
 """
 
 import math
@@ -31,7 +31,7 @@ def triangle(c: int) -> int:
 
 
 def forward_primal(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp: bool) -> tuple[Tensor, ...]:
-    """The triangle, A, and the moments."""
+    """Return the triangle of the result, A, the mean and the squares."""
     f = Features(x, w, m)
     run = Chain(f.b, f.c, iterations, m, x)
     kt_shape = (run.size, padded(f.n, run.tiling.inner))
@@ -44,7 +44,7 @@ def forward_primal(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postco
 
 
 def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp: bool) -> tuple[Tensor, ...]:
-    """The triangle, A, and the moments."""
+    """Return the triangle of the result, A, the mean and the squares."""
     f = Features(x, w, m)
     run = Chain(f.b, f.n, iterations, m, x)
     width = padded(f.c, run.tiling.channel_tile)
@@ -64,7 +64,7 @@ def forward_dual(x: Tensor, w: Tensor | None, iterations: int, m: Mode, postcomp
 
 
 def _product(x: Tensor, z: Tensor, out: Tensor, out_t: Tensor | None, run: Chain) -> None:
-    """out = x z^T for rows of x in channel tiles and rows of z in the chain's tiles, and its transpose if asked for."""
+    """out = x z^T for rows of x in channel tiles and rows of z in the chain's tiles; out_t, if given, its transpose."""
     columns = z.shape[2] // run.tiling.tile
     second = out if out_t is None else out_t
     products.product_kernel[(x.shape[2] // run.tiling.channel_tile * columns, x.shape[0])](
@@ -108,7 +108,7 @@ def _channel_launch(run: Chain) -> dict[str, Any]:
 
 
 def _direction(run: Chain, g: Tensor, h: Tensor, c: int, scale: float) -> Tensor:
-    """The direction of the gradient of a triangle, as the operand h = scale H; returns the norms of the gradients."""
+    """Write the direction of a triangle's gradient as the operand h = scale H; return the norms of the gradients."""
     b, parts, size, _ = h.shape
     squares, norms = squared_lengths(g), g.new_empty(b, dtype=torch.float32)
     direction_kernel[(triangle_tiles(size, DIRECTION_TILE), b)](
@@ -147,15 +147,15 @@ def _gradient(
 def forward(
     x: Tensor, w: Tensor | None, form: str, iterations: int, postcomp: bool, precision: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The triangle of the result (b, c (c + 1) / 2), and what the backward needs: A, mean, squares.
+    """The triangle of the result (b, c (c + 1) / 2), and A, mean and squares for the backward pass.
 
     Args:
-        x: features (b, n, c), any strides.
-        w: weights (b, n) that sum to one, or None.
-        form: "primal" or "dual".
-        iterations: N, 3 to 7.
-        postcomp: multiply by sqrt(t).
-        precision: a `Precision`.
+        x: Features (b, n, c) with any strides.
+        w: Weights (b, n) that sum to one, or None.
+        form: Either "primal" or "dual".
+        iterations: Number of iterations N, 3 to 7.
+        postcomp: Multiply by sqrt(t).
+        precision: A `Precision`.
     """
     run = forward_primal if form == "primal" else forward_dual
     out, a, mean, squares = run(x, w, iterations, mode(precision, iterations), postcomp)
@@ -183,7 +183,7 @@ def backward(
     x: Tensor, w: Tensor | None, a: Tensor, mean: Tensor, squares: Tensor, g: Tensor,
     form: str, iterations: int, postcomp: bool, precision: str,
 ) -> Tensor:  # fmt: skip
-    """The gradient in x from that of the triangle."""
+    """The gradient with respect to x, given the gradient of the triangle."""
     f = Features(x, w, mode(precision, iterations), (mean, squares))
     run = backward_primal if form == "primal" else backward_dual
     return run(f, a, g.contiguous(), iterations, postcomp)

@@ -1,4 +1,4 @@
-"""The launches of the chain for matrices of one order: on the chip, or through memory by teams of programs."""
+"""Launches of the chain for matrices of one order: on the chip, or through memory by teams of programs."""
 
 import functools
 from typing import Any
@@ -27,14 +27,14 @@ OPERAND, TRIANGLE, MATRIX = (kind.value for kind in (chain.OPERAND, chain.TRIANG
 
 
 class Chain:
-    """The chain on matrices of one order: its workspace, its launches.
+    """The chain on matrices of one order, with its workspace.
 
     Args:
-        b: how many matrices.
-        order: of a matrix; they are padded to whole tiles.
-        iterations: N.
-        m: how operands are stored.
-        like: a tensor on the device.
+        b: Number of matrices.
+        order: Order of a matrix. Matrices are padded to whole tiles.
+        iterations: Number of iterations N.
+        m: How operands are stored.
+        like: Any tensor on the device.
     """
 
     def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor) -> None:
@@ -49,14 +49,14 @@ class Chain:
 
     @functools.cached_property
     def counters(self) -> Tensor:
-        """One per matrix, by which the members of a team meet. Who makes what `value` or `pair` take clears them."""
+        """One counter per matrix, on which a team synchronizes. The kernel that writes a chain's input clears them."""
         return self.like.new_empty(self.b, dtype=torch.int32)
 
     def empty(self, *lead: int) -> Tensor:
         return self.like.new_empty(*lead, self.mode.parts, self.size, self.size, dtype=self.mode.storage)
 
     def gram(self, x: Tensor, z: Tensor, a: Tensor) -> None:
-        """For x, z stored k_scale times too large: a = y_scale x z^T, symmetric. Clears the counters."""
+        """Compute the symmetric a = y_scale x z^T for x and z that are stored times k_scale. Clears the counters."""
         t = finer(self.tiling, self.b, self.size)
         products.gram_kernel[(triangle_tiles(self.size, t.tile), self.b)](
             x, z, a, self.counters, x.stride(0), x.stride(2), x.stride(1), x.shape[3],
@@ -64,7 +64,7 @@ class Chain:
         )  # fmt: skip
 
     def value(self, a: Tensor, out: Tensor, scales: Tensor, c: int, kind: int) -> None:
-        """The factor P_N (kind = OPERAND), or scales times the stored Y_N (TRIANGLE, MATRIX)."""
+        """Compute the factor P_N (kind OPERAND), or Y_N times `scales` (kinds TRIANGLE and MATRIX)."""
         if self.on_chip:
             resident_chain_kernel[(self.b,)](
                 a, out, scales, c, out.stride(0), self.iterations, self.mode.y_scale,
@@ -78,7 +78,7 @@ class Chain:
         )  # fmt: skip
 
     def pair(self, a: Tensor, h: Tensor, factor: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """F (for the factor), dF[H], and per tile the shares of <H, F> and <dF, A>."""
+        """F (for the factor only), dF[H], and the parts of <H, F> and <dF, A> in each tile."""
         by = self._team(copies=2 * self.mode.parts)
         items = self.items if self.on_chip else triangle_tiles(self.size, by.tiling.tile)
         sums = self.like.new_empty(self.b, items, 2, dtype=torch.float32)
@@ -97,7 +97,7 @@ class Chain:
         return f, df, sums
 
     def _team(self, copies: int) -> Team:
-        """Asked for only at a launch: to compare a symbolic batch would bind it."""
+        """Called only at a launch, because comparing a symbolic batch size would fix it."""
         processors = 0 if INTERPRETED.value else multiprocessors(self.like.device)
         return team(self.tiling, self.b, self.size, copies, processors, self.room)
 
@@ -108,5 +108,5 @@ class Chain:
         }  # fmt: skip
 
     def _shared(self, by: Team) -> dict[str, Any]:
-        """Cooperative: all members are there at the same time, and may wait for each other."""
+        """A cooperative launch guarantees that all members run at the same time and may wait for each other."""
         return {"MEMBERS": by.members, "launch_cooperative_grid": by.members > 1, **self._constants(by.tiling)}

@@ -1,6 +1,6 @@
-"""From given matrices and gradients to operands of the chain, and from the chain's derivative to a gradient.
+"""Kernels that turn matrices and gradients into operands of the chain, and the chain's derivative into a gradient.
 
-Of matrices and gradients the symmetric part is taken, tile by tile, while they are read.
+They take the symmetric part of matrices and gradients, tile by tile, as they read them.
 """
 
 import triton
@@ -17,7 +17,7 @@ from covpool.kernels.tiles import (
 
 # fmt: off
 
-DIAGONAL_BLOCK = tl.constexpr(256)  # entries of a diagonal at a time
+DIAGONAL_BLOCK = tl.constexpr(256)  # entries of the diagonal at a time
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def symmetric_tile(s, i, j, c, stride_i, stride_j, T: tl.constexpr):
 
 @triton.jit
 def trace_of_matrix(s, c, stride):
-    """The trace of a c x c matrix; stride: from one entry of its diagonal to the next."""
+    """The trace of a c x c matrix. `stride` is the distance between entries of its diagonal."""
     total = tl.zeros((DIAGONAL_BLOCK,), tl.float32)
     for start in range(0, c, DIAGONAL_BLOCK):
         index = start + tl.arange(0, DIAGONAL_BLOCK)
@@ -44,9 +44,10 @@ def trace_of_matrix(s, c, stride):
 @triton.jit
 def normalize_kernel(s, a, traces, scales, counters, c, stride_b, stride_i, stride_j, tiny, a_scale, factor,
                      COMPENSATED: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """a_scale A, A = s / t with t the trace, padded with zeros; t; the scale of the result, factor sqrt(t) or factor.
+    """Store a_scale A, A = s / t with t the trace, padded with zeros; t; and the scale of the result.
 
-    A trace below tiny counts as zero: then A is zero. The chain's counters are cleared.
+    The scale is factor sqrt(t), or factor without post-compensation. Where the trace is below `tiny`, A is zero. The
+    chain's counters are cleared.
     """
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
@@ -64,9 +65,9 @@ def normalize_kernel(s, a, traces, scales, counters, c, stride_b, stride_i, stri
 
 @triton.jit
 def squares_of_tiles_kernel(g, squares, c, stride_b, stride_i, stride_j, items, SIZE: tl.constexpr, T: tl.constexpr):
-    """Per tile of the symmetric part of g, and its mirror image, the sum of squares.
+    """Sum the squares of each tile of the symmetric part of g, together with its transpose.
 
-    In float64: the squares of small entries would vanish in float32.
+    The sum is in float64, because the squares of small entries underflow in float32.
     """
     matrix = tl.program_id(1).to(tl.int64)
     item = tl.program_id(0)
@@ -79,7 +80,7 @@ def squares_of_tiles_kernel(g, squares, c, stride_b, stride_i, stride_j, items, 
 @triton.jit
 def matrix_direction_kernel(g, squares, norms, h, c, stride_b, stride_i, stride_j, items, scale,
                             ITEMS: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """scale H, H the symmetric part of g over its norm, padded with zeros, and that norm."""
+    """Store scale H, where H is the symmetric part of g divided by its norm, padded with zeros; and store the norm."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     index = tl.arange(0, ITEMS)
@@ -94,7 +95,7 @@ def matrix_direction_kernel(g, squares, norms, h, c, stride_b, stride_i, stride_
 def matrix_gradient_kernel(slope, sums, norms, traces, out, c, undo, value_factor, tiny, items,
                            COMPENSATED: tl.constexpr, ITEMS: tl.constexpr,
                            SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """dF + (value_factor <H, F> - <dF, A>) I, with the scales of the direction and of the matrix taken back."""
+    """dF + (value_factor <H, F> - <dF, A>) I, with the scales of the direction and of the matrix undone."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     index = tl.arange(0, ITEMS)

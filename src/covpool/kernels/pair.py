@@ -1,4 +1,4 @@
-"""The chain of `chain` together with its derivative in a direction, by the same steps and the same teams."""
+"""The chain of `chain` with its derivative in a direction, computed in the same steps by the same teams."""
 
 import triton
 import triton.language as tl
@@ -19,7 +19,7 @@ from covpool.kernels.tiles import (
 @triton.jit
 def product_pair(x, dx, z, dz, i, j, acc, dacc,
                  SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """acc + tile (i, j) of x z, and dacc + that of dx z + x dz."""
+    """acc + tile (i, j) of x z, and dacc + tile (i, j) of dx z + x dz."""
     rows = tile_pointers(x, i, 0, SIZE, T, BK)
     drows = tile_pointers(dx, i, 0, SIZE, T, BK)
     columns = tile_pointers(z, j, 0, SIZE, T, BK)
@@ -34,7 +34,7 @@ def product_pair(x, dx, z, dz, i, j, acc, dacc,
 @triton.jit
 def pair_step(a, h, workspace, index, steps, a_scale, member, MEMBERS: tl.constexpr,
               FACTOR: tl.constexpr, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """A member's tiles of the index-th product and of its derivative, which has the second half of the slots."""
+    """Compute a member's tiles of product number `index` and of its derivative, in the second half of the slots."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     step, pair = step_of(index, steps)
     x, z, d, out = operands(a, workspace, step, pair, AREA, FACTOR)
@@ -46,14 +46,14 @@ def pair_step(a, h, workspace, index, steps, a_scale, member, MEMBERS: tl.conste
         dacc = started(dd, i, j, beta / alpha, SIZE, PARTS, T)
         acc, dacc = product_pair(x, dx, z, dz, i, j, acc, dacc, SIZE, PARTS, T, BK)
         store_iterate(out, i, j, acc, alpha, gamma, SIZE, PARTS, T)
-        store_symmetric(dout, i, j, dacc * alpha, SIZE, PARTS, T)  # I has no part in a derivative
+        store_symmetric(dout, i, j, dacc * alpha, SIZE, PARTS, T)  # the identity has no derivative
 
 
 @triton.jit
 def inner_product(base, i, j, value, scale, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """The share of tile (i, j), and of its mirror image, in <value, scale base> of a stored symmetric matrix."""
+    """The part of <value, scale base> in tile (i, j) and in its transpose, for a stored symmetric matrix `base`."""
     tile = load_operand(tile_pointers(base, i, j, SIZE, T, T), SIZE * SIZE, PARTS)
-    # One axis after the other Triton 3.6 and 3.7 cannot compile for Blackwell.
+    # Triton 3.6 and 3.7 cannot compile a sum over one axis after the other for Blackwell.
     return tl.sum(value * tile) * scale * tl.where(i == j, 1.0, 2.0)
 
 
@@ -61,7 +61,7 @@ def inner_product(base, i, j, value, scale, SIZE: tl.constexpr, PARTS: tl.conste
 def last_pair_step(a, h, workspace, f, df, sums, iterations, f_scale, a_scale, member,
                    MEMBERS: tl.constexpr, FACTOR: tl.constexpr,
                    SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """A member's tiles of dF (and of F for the factor), with their shares of <H, F> and <dF, A>."""
+    """Compute a member's tiles of dF (and of F for the factor), with their parts of <H, F> and <dF, A>."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     x, z = last_operands(workspace, iterations, AREA, FACTOR)
     dx, dz = last_operands(workspace + 4 * AREA, iterations, AREA, FACTOR)
@@ -82,7 +82,7 @@ def last_pair_step(a, h, workspace, f, df, sums, iterations, f_scale, a_scale, m
 def pair_chain_kernel(a, h, workspace, counters, f, df, sums, batch, iterations, steps, f_scale, a_scale,
                       FACTOR: tl.constexpr, MEMBERS: tl.constexpr,
                       SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr, BK: tl.constexpr):
-    """The whole chain of all matrices with its derivative in the direction h; counters: one per matrix, zero."""
+    """Run the whole chain and its derivative in the direction h on all matrices; `counters` has one zero per matrix."""
     AREA: tl.constexpr = SIZE * SIZE * PARTS
     ITEMS: tl.constexpr = (SIZE // T) * (SIZE // T + 1) // 2
     team = tl.program_id(0) // MEMBERS
@@ -97,5 +97,5 @@ def pair_chain_kernel(a, h, workspace, counters, f, df, sums, batch, iterations,
             meet(counter, (index + 1) * MEMBERS, MEMBERS)
         last_pair_step(a + at, h + at, workspace, f + at, df + at, sums + matrix * (2 * ITEMS), iterations,
                        f_scale, a_scale, member, MEMBERS, FACTOR, SIZE, PARTS, T, BK)
-        if matrix + teams < batch:  # which takes the workspace
+        if matrix + teams < batch:  # the next matrix reuses the workspace
             meet(counter, (steps + 1) * MEMBERS, MEMBERS)

@@ -1,8 +1,8 @@
-"""How operands are stored and multiplied: the modes of the kernels.
+"""How the kernels store and multiply operands.
 
 All modes keep operands in 16 bits and accumulate in float32. The iterates of Newton-Schulz and their derivatives are
-bounded, so exact powers of two keep them in the range of fp16, whose 10 bits of mantissa are those of TF32, at half of
-the bytes and twice the rate of TF32. A second fp16 for the remainder gives float32 accuracy in three products.
+bounded, so exact powers of two keep them in the range of fp16. fp16 has the 10 bits of mantissa of TF32 at half the
+bytes and twice the rate. A second fp16 number for the remainder gives float32 accuracy in three products.
 """
 
 import math
@@ -16,21 +16,21 @@ from covpool._errors import CovpoolError
 Precision = Literal["float32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 
-MOST_ITERATIONS = 7  # for which `iteration.coefficients` has scales; derivatives would soon leave the range of fp16
+MOST_ITERATIONS = 7  # `iteration.coefficients` has scales up to here; beyond, derivatives soon leave the range of fp16
 Y_SCALE = 256.0
-LARGEST = 6e4  # what may be stored in fp16, whose largest number is 65504
+LARGEST = 6e4  # largest value stored in fp16, whose maximum is 65504
 
 
 @dataclass(frozen=True)
 class Mode:
-    """One precision.
+    """The storage of operands in one precision.
 
     Attributes:
-        storage: dtype of operands in memory.
-        parts: how many numbers hold one operand: 1, or 2 for a value and its remainder.
-        k_scale, y_scale: powers of two by which the scaled features K and the iterates Y are stored, so that their
+        storage: Dtype of operands in memory.
+        parts: Number of stored values per entry: 1, or 2 for a value and its remainder.
+        k_scale, y_scale: Powers of two that multiply the scaled features K and the iterates Y in storage, so that their
             small entries are normal numbers.
-        direction_scale: power of two of the direction's norm.
+        direction_scale: Norm of the stored direction, a power of two.
     """
 
     storage: torch.dtype
@@ -53,7 +53,7 @@ def slope_bound(iterations: int) -> float:
 
 
 def stored_slope(iterations: int) -> float:
-    """The largest derivative that is stored, in a direction of norm one: of P_N, or of the last Y before the end.
+    """The largest stored derivative in a direction of norm one: that of P_N, or of the last Y before the result.
 
     >>> stored_slope(5)
     1296.0
@@ -62,7 +62,7 @@ def stored_slope(iterations: int) -> float:
 
 
 def takes(iterations: int) -> bool:
-    """Whether the kernels take N iterations.
+    """Whether the kernels support N iterations.
 
     >>> [takes(n) for n in (2, 3, 7, 8)]
     [False, True, True, False]
@@ -71,9 +71,9 @@ def takes(iterations: int) -> bool:
 
 
 def mode(precision: str, iterations: int) -> Mode:
-    """The mode of a `Precision` for N iterations."""
+    """The `Mode` for a `Precision` and N iterations."""
     if not takes(iterations):
-        raise CovpoolError(f"the kernels take 3 to {MOST_ITERATIONS} iterations; got {iterations}")
+        raise CovpoolError(f"the kernels support 3 to {MOST_ITERATIONS} iterations; got {iterations}")
     room = min(16.0, LARGEST / stored_slope(iterations))
     scale = 2.0 ** math.floor(math.log2(room))
     storage = torch.bfloat16 if precision == "bf16" else torch.float16

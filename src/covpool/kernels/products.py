@@ -19,7 +19,7 @@ from covpool.kernels.tiles import (
 @triton.jit
 def gram_kernel(x, z, a, counters, stride, ld, part, inner, scale,
                 SIZE: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The symmetric a = scale x z^T; and the chain's counters, cleared."""
+    """Store the symmetric a = scale x z^T and clear the chain's counters."""
     matrix = tl.program_id(1).to(tl.int64)
     if tl.program_id(0) == 0:
         tl.store(counters + matrix, 0)
@@ -32,7 +32,7 @@ def gram_kernel(x, z, a, counters, stride, ld, part, inner, scale,
 def product_kernel(x, z, out, out_t, x_stride, z_stride, out_stride, ld_x, ld_z, ld_out, ld_out_t,
                    x_part, z_part, out_part, inner, columns,
                    BOTH: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """x z^T, and with BOTH also its transpose."""
+    """Store x z^T, and its transpose too if BOTH."""
     matrix = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) // columns
     j = tl.program_id(0) % columns
@@ -47,7 +47,7 @@ def product_kernel(x, z, out, out_t, x_stride, z_stride, out_stride, ld_x, ld_z,
 @triton.jit
 def triangle_kernel(x, z, out, scales, c, stride, ld, part, inner, out_stride,
                     TILES: tl.constexpr, T: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The upper triangle of scale x z^T as a vector."""
+    """Store the upper triangle of scale x z^T as a vector."""
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), TILES)
     acc = product_nt(x + matrix * stride, z + matrix * stride, i, j, ld, ld, part, part, inner, PARTS, T, T, BK)
@@ -62,9 +62,9 @@ def gradient_kernel(x, z, x2, z2, k, w, sums, norms, traces, out,
                     undo, value_factor, slope_factor, items, tiny, root_n,
                     SECOND: tl.constexpr, WEIGHTED: tl.constexpr, COMPENSATED: tl.constexpr, ITEMS: tl.constexpr,
                     TI: tl.constexpr, TJ: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr):
-    """The gradient in the features, tile (channels i, positions j) of 2 (x z^T + x2 z2^T) + e K, mapped back to x.
+    """Store tile (channels i, positions j) of the gradient in x: 2 (x z^T + x2 z2^T) + e K, mapped back to features.
 
-    e = value_factor <H, F> + slope_factor <dF, A>, from the sums that the chain left; `undo` and the norm take back the
+    e = value_factor <H, F> + slope_factor <dF, A>, from the sums that the chain stored. `undo` and the norm undo the
     scale of the direction.
     """
     matrix = tl.program_id(1).to(tl.int64)

@@ -1,6 +1,7 @@
 """The chain of `iteration` for a matrix that is one tile: its program keeps every iterate on the chip.
 
-Products are x z of symmetric iterates. Only operands of one part fit; the others go through memory, see `chain`.
+Products have the form x z with symmetric iterates. Only operands of one part fit on the chip; those of two parts go
+through memory, see `chain`.
 """
 
 import triton
@@ -34,7 +35,7 @@ def diagonal(amount, T: tl.constexpr, dtype: tl.constexpr):
 
 @triton.jit
 def quartic(d, pair, a_scale, T: tl.constexpr):
-    """Q."""
+    """Q of a pair of iterations."""
     alpha, beta, gamma = coefficients(INNER, pair, a_scale)
     m = add_diagonal(dot(d, d, d.to(tl.float32) * (beta / alpha)) * alpha, 0, 0, gamma, T).to(d.dtype)
     alpha, beta, gamma = coefficients(QUARTIC, pair, a_scale)
@@ -56,7 +57,7 @@ def quartic_pair(d, dd, pair, a_scale, T: tl.constexpr):
 
 @triton.jit
 def next_coefficients(pair, pairs, iterations, a_scale):
-    """Those of the next D, or of its T before a last single iteration."""
+    """Coefficients of the next D, or of its T before a last single iteration."""
     is_single = (pair == pairs - 1) & (iterations % 2 == 1)
     alpha, _, gamma = coefficients(tl.where(is_single, SINGLE, NEXT), pair, a_scale)
     return alpha, gamma
@@ -78,9 +79,9 @@ def next_slope(e, de, q, dq, pair, pairs, iterations, a_scale):
 
 @triton.jit
 def resident_chain_kernel(a, out, scales, c, out_stride, iterations, a_scale, KIND: tl.constexpr, T: tl.constexpr):
-    """The whole chain of matrix program_id(0)."""
+    """Run the whole chain on matrix program_id(0)."""
     matrix = tl.program_id(0).to(tl.int64)
-    pairs = (iterations - 1) // 2  # that have a next D
+    pairs = (iterations - 1) // 2  # pairs that are followed by another D
     d = tl.load(tile_pointers(a + matrix * (T * T), 0, 0, T, T, T))
     q = quartic(d, 0, a_scale, T)
     e = product(q, d).to(d.dtype)
@@ -97,9 +98,9 @@ def resident_chain_kernel(a, out, scales, c, out_stride, iterations, a_scale, KI
 
 @triton.jit
 def resident_pair_chain_kernel(a, h, f, df, sums, iterations, f_scale, a_scale, FACTOR: tl.constexpr, T: tl.constexpr):
-    """The whole chain of matrix program_id(0) with its derivative in the direction h.
+    """Run the whole chain on matrix program_id(0), with its derivative in the direction h.
 
-    R and its derivative wait in f and df for their turn: on the chip they would crowd the other iterates out.
+    R and its derivative are kept in f and df between uses: on the chip they would leave no room for other iterates.
     """
     AREA: tl.constexpr = T * T
     matrix = tl.program_id(0).to(tl.int64)
@@ -107,7 +108,7 @@ def resident_pair_chain_kernel(a, h, f, df, sums, iterations, f_scale, a_scale, 
     h += matrix * AREA
     f += matrix * AREA
     df += matrix * AREA
-    pairs = (iterations - 1) // 2  # that have a next D
+    pairs = (iterations - 1) // 2  # pairs that are followed by another D
     d = tl.load(tile_pointers(a, 0, 0, T, T, T))
     dd = tl.load(tile_pointers(h, 0, 0, T, T, T))
     q, dq = quartic_pair(d, dd, 0, a_scale, T)

@@ -1,26 +1,26 @@
-"""Tile sizes, padding and the number of warps and pipeline stages: pure functions of shape, precision and device."""
+"""Tile sizes, padding, warps and pipeline stages, as pure functions of shape, precision and device."""
 
 from dataclasses import dataclass, replace
 
 from covpool.kernels.gpu import LARGE_SHARED_MEMORY
 
-LARGEST_BATCH = 65535  # of a launch's second axis
-FEW_PROGRAMS = 128  # fewer leave multiprocessors of a large GPU without work
-MANY = 64  # matrices: each can have a program, and half of a large GPU is busy
-LIGHT = 256 * 256  # numbers stored of a matrix, up to which to meet costs a team more than it saves
+LARGEST_BATCH = 65535  # limit of the second axis of a launch
+FEW_PROGRAMS = 128  # with fewer, multiprocessors of a large GPU are idle
+MANY = 64  # matrices; with one program for each, half of a large GPU is busy
+LIGHT = 256 * 256  # stored numbers of a matrix; up to here a team loses more by synchronizing than it gains
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a matrix of a given order is cut.
+    """How a matrix of a given order is divided into tiles.
 
     Attributes:
-        tile: order of a tile.
-        inner: how much of the inner dimension is multiplied at a time.
-        warps: warps per program.
-        stages: depth of the load pipeline.
-        channel_tile: of products with features, along the channels.
-        channel_warps: of these products.
+        tile: Order of a tile.
+        inner: Length of the inner dimension that is multiplied at a time.
+        warps: Warps per program.
+        stages: Depth of the load pipeline.
+        channel_tile: Tile size along the channels in products with features.
+        channel_warps: Warps per program in those products.
     """
 
     tile: int
@@ -32,12 +32,12 @@ class Tiling:
 
 
 def tiling(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> Tiling:
-    """Tiles of 64 up to order 64 or where there is little room, of 128 above; half the step for operands of two parts.
+    """Tiles of 64 up to order 64 or with little shared memory, else of 128; half the inner step for two parts.
 
     Args:
-        order: of the matrices.
-        parts: of their operands.
-        room: shared memory that a program may have.
+        order: Order of the matrices.
+        parts: Parts of their operands.
+        room: Shared memory that a program may use.
     """
     inner = 64 // parts
     if room < LARGE_SHARED_MEMORY:
@@ -48,24 +48,24 @@ def tiling(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> Tiling:
 
 
 def triangle_tiles(size: int, tile: int) -> int:
-    """How many tiles the upper triangle of a matrix has.
+    """The number of tiles in the upper triangle of a matrix.
 
     >>> triangle_tiles(256, 128)
     3
     """
     tiles = size // tile
-    return tiles * (tiles + 1) // 2  # math.comb would bind a symbolic size
+    return tiles * (tiles + 1) // 2  # math.comb would fix a symbolic size
 
 
 def finer(t: Tiling, batch: int, size: int) -> Tiling:
-    """Tiles of 64 instead of 128 where these would make too few programs. The layout in memory is the same."""
+    """Tiles of 64 where tiles of 128 would give too few programs. The layout in memory is the same."""
     if t.tile <= 64 or batch * triangle_tiles(size, t.tile) >= FEW_PROGRAMS:
         return t
     return replace(t, tile=64, warps=4)
 
 
 def padded(size: int, multiple: int) -> int:
-    """The smallest multiple that holds size.
+    """`size` rounded up to a multiple.
 
     >>> padded(196, 64)
     256
@@ -74,7 +74,7 @@ def padded(size: int, multiple: int) -> int:
 
 
 def stays_on_chip(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> bool:
-    """Whether a program can keep all iterates of a matrix: one tile, of one part."""
+    """Whether a program can keep all iterates of a matrix on the chip: one tile, of one part."""
     return parts == 1 and order <= tiling(order, parts, room).tile
 
 
@@ -83,9 +83,9 @@ class Team:
     """How the programs of a launch share the matrices of the chain.
 
     Attributes:
-        tiling: of each matrix.
-        members: programs that work on the same matrix.
-        teams: how many matrices are worked on at the same time.
+        tiling: Tiling of each matrix.
+        members: Programs that work on the same matrix.
+        teams: Number of matrices in work at the same time.
     """
 
     tiling: Tiling
@@ -94,17 +94,17 @@ class Team:
 
 
 def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: int = LARGE_SHARED_MEMORY) -> Team:
-    """One program for each of many light matrices; else all that run at once share as few matrices as they can.
+    """One program per matrix for many light matrices; otherwise the concurrent programs share as few as possible.
 
-    So the iterates in work stay in the cache. Tiles of 64 instead of 128 if they can all be worked on at once.
+    Sharing keeps the iterates in the cache. Tiles are 64 instead of 128 if all of them can be computed at once.
 
     Args:
-        t: the tiling for many matrices.
-        batch: how many there are.
-        size: their padded order.
-        copies: numbers stored per entry: parts, twice with the derivative.
-        processors: multiprocessors; 0 where one program runs after the other.
-        room: shared memory that a program may have.
+        t: Tiling for many matrices.
+        batch: Number of matrices.
+        size: Padded order of a matrix.
+        copies: Stored numbers per entry: the parts, or twice that with the derivative.
+        processors: Number of multiprocessors; 0 where programs run one after another.
+        room: Shared memory that a program may use.
     """
     alone = batch >= MANY and size * size * copies <= LIGHT
     fine = replace(t, tile=min(t.tile, 64), warps=4)
@@ -116,7 +116,7 @@ def team(t: Tiling, batch: int, size: int, copies: int, processors: int, room: i
 
 
 def at_once(t: Tiling, processors: int, room: int = LARGE_SHARED_MEMORY) -> int:
-    """How many programs of the chain run at the same time: on a multiprocessor two of small tiles, if there is room.
+    """The number of concurrent programs of the chain: with small tiles and enough memory, two on each multiprocessor.
 
     >>> at_once(tiling(256, 1), 132), at_once(tiling(64, 2), 132)
     (132, 264)

@@ -24,7 +24,7 @@ def _normalized(run: Chain, s: Tensor, postcomp: bool) -> tuple[Tensor, Tensor, 
 
 
 def _direction(run: Chain, g: Tensor) -> tuple[Tensor, Tensor]:
-    """The operand H, the symmetric part of g over its norm, and these norms."""
+    """The operand H, the symmetric part of g divided by its norm, and the norms."""
     squares, norms = g.new_empty(run.b, run.items, dtype=torch.float64), g.new_empty(run.b)
     h, grid, c = run.empty(run.b), (run.items, run.b), g.shape[1]
     matrices.squares_of_tiles_kernel[grid](
@@ -59,7 +59,7 @@ def _(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
 
 @torch.library.custom_op("covpool::sqrtm_backward", mutates_args=())
 def backward(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    """The symmetric gradient in s from that of the root, of which the symmetric part counts."""
+    """The symmetric gradient in s, given the gradient of the root, of which only the symmetric part counts."""
     b, c, _ = s.shape
     run = Chain(b, c, iterations, mode(precision, iterations), s)
     a, traces, _ = _normalized(run, s, postcomp)

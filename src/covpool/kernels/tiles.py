@@ -1,8 +1,8 @@
 """Device functions on tiles, shared by all kernels.
 
-Products of stored operands have the form x z^T with the inner dimension contiguous in both, because all the square
-matrices are symmetric: what the tensor cores read best. Matrices are padded to whole tiles: nothing is masked.
-An operand of two parts is a matrix followed by the matrix of its remainders, `part` elements further on.
+Products of stored operands have the form x z^T with the inner dimension contiguous in both: the layout that tensor
+cores read best. It is always possible because the square matrices are symmetric. Matrices are padded to whole tiles, so
+nothing is masked. An operand of two parts is a matrix followed by the matrix of its remainders, `part` elements later.
 """
 
 import triton
@@ -32,7 +32,7 @@ def load_operand(pointers, part, PARTS: tl.constexpr):
 
 @triton.jit
 def store_operand(pointers, value, part, where, PARTS: tl.constexpr):
-    """Store a float32 value in 16 bits, and with two parts its remainder."""
+    """Store a float32 value in 16 bits, and its remainder if there are two parts."""
     rounded = value.to(pointers.dtype.element_ty)
     tl.store(pointers, rounded, mask=where)
     if PARTS == 2:
@@ -42,7 +42,7 @@ def store_operand(pointers, value, part, where, PARTS: tl.constexpr):
 @triton.jit
 def dot(x, z, acc):
     """acc + x z in float32."""
-    if INTERPRETED:  # the interpreter multiplies bf16 wrongly
+    if INTERPRETED:  # the interpreter gets bf16 products wrong
         x = x.to(tl.float32)
         z = z.to(tl.float32)
     return tl.dot(x, z, acc)
@@ -64,7 +64,7 @@ def split_dot_nt(x, x_rest, z, z_rest, acc):
 
 @triton.jit
 def load_parts(pointers, part, PARTS: tl.constexpr):
-    """A stored operand as it is multiplied: value and remainder, which for one part is not used."""
+    """The value and the remainder of a stored operand. With one part the remainder is not used."""
     tile = tl.load(pointers)
     rest = tile
     if PARTS == 2:
@@ -76,8 +76,9 @@ def load_parts(pointers, part, PARTS: tl.constexpr):
 def add_product(x, x_rest, z, z_rest, acc, PARTS: tl.constexpr, APART: tl.constexpr):
     """acc + x z^T for tiles with their remainders.
 
-    APART: a step of two parts is added up for itself and then to acc, because a tensor core does not round a long sum,
-    it cuts it off. At order 256 the error of a root is a fifth so, and the time the same; a single tile would wait.
+    APART: a step of two parts is summed separately and then added to acc, because a tensor core truncates a long sum
+    instead of rounding it. At order 256 this reduces the error of a root to a fifth in the same time. A matrix of a
+    single tile would have to wait for the extra sum.
     """
     if PARTS == 1:
         acc = dot_nt(x, z, acc)
@@ -104,7 +105,7 @@ def add_slope(x, x_rest, dx, dx_rest, z, z_rest, dz, dz_rest, dacc, PARTS: tl.co
 
 @triton.jit
 def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr, APART: tl.constexpr = True):
-    """acc + x z^T for tiles behind pointers."""
+    """acc + x z^T for tiles given by pointers."""
     x_tile, x_rest = load_parts(x, x_part, PARTS)
     z_tile, z_rest = load_parts(z, z_part, PARTS)
     return add_product(x_tile, x_rest, z_tile, z_rest, acc, PARTS, APART)
@@ -112,7 +113,7 @@ def step_nt(x, z, acc, x_part, z_part, PARTS: tl.constexpr, APART: tl.constexpr 
 
 @triton.jit
 def step_pair_nt(x, dx, z, dz, acc, dacc, part, PARTS: tl.constexpr, APART: tl.constexpr = True):
-    """acc + x z^T and its derivative dacc + dx z^T + x dz^T for tiles behind pointers."""
+    """acc + x z^T and its derivative dacc + dx z^T + x dz^T for tiles given by pointers."""
     x_tile, x_rest = load_parts(x, part, PARTS)
     z_tile, z_rest = load_parts(z, part, PARTS)
     dx_tile, dx_rest = load_parts(dx, part, PARTS)
@@ -138,7 +139,7 @@ def product_nt(x, z, i, j, ld_x, ld_z, x_part, z_part, inner,
 
 @triton.jit
 def store_symmetric(base, i, j, value, SIZE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr):
-    """Store a tile of a symmetric matrix of order SIZE and its mirror image."""
+    """Store a tile of a symmetric matrix of order SIZE, and its transpose."""
     store_operand(tile_pointers(base, i, j, SIZE, T, T), value, SIZE * SIZE, None, PARTS)
     if i != j:
         store_operand(tile_pointers(base, j, i, SIZE, T, T), tl.trans(value), SIZE * SIZE, None, PARTS)
@@ -146,7 +147,7 @@ def store_symmetric(base, i, j, value, SIZE: tl.constexpr, PARTS: tl.constexpr, 
 
 @triton.jit
 def store_matrix(base, i, j, value, c, T: tl.constexpr):
-    """Store what of a tile lies inside a symmetric c x c matrix in float32, and its mirror image."""
+    """Store the entries of a tile that are inside a symmetric float32 c x c matrix, and their transpose."""
     rows = i * T + tl.arange(0, T)
     columns = j * T + tl.arange(0, T)
     inside = (rows[:, None] < c) & (columns[None, :] < c)
@@ -165,7 +166,7 @@ def add_diagonal(value, i, j, amount, T: tl.constexpr):
 
 @triton.jit
 def upper_tile(item, TILES: tl.constexpr):
-    """The item-th tile (i, j), i <= j, of TILES x TILES, row by row."""
+    """Row i and column j of tile number `item` in the upper triangle of TILES x TILES tiles, row by row."""
     i = 0
     start = 0
     for row in tl.static_range(1, TILES):
@@ -177,7 +178,7 @@ def upper_tile(item, TILES: tl.constexpr):
 
 @triton.jit
 def triangle_offsets(i, j, c, T: tl.constexpr):
-    """Where the entries of tile (i, j) stand in the row-by-row upper triangle of a c x c matrix, and which do."""
+    """Offsets of the entries of tile (i, j) in the row-by-row upper triangle of a c x c matrix, and their mask."""
     rows = (i * T + tl.arange(0, T)).to(tl.int64)[:, None]
     columns = (j * T + tl.arange(0, T)).to(tl.int64)[None, :]
     inside = (rows <= columns) & (columns < c)

@@ -1,4 +1,4 @@
-"""The vmap rule of our raw operations: a mapped dimension is folded into the batch."""
+"""The vmap rule of the custom operations: a mapped dimension is folded into the batch."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from covpool.kernels import shape
 
 
 def fold_vmap(operation: Any, outputs: int) -> None:
-    """Register for a custom op, whose tensors all have the batch first, the rule that folds a mapped dimension into it.
+    """Register a vmap rule that folds the mapped dimension into the batch, the first dimension of every tensor.
 
     Args:
-        operation: the custom op.
-        outputs: how many tensors it returns. One of no elements is passed on as it is.
+        operation: The custom operation.
+        outputs: Number of tensors it returns. A tensor without elements is passed on unchanged.
     """
 
     @operation.register_vmap
@@ -36,7 +36,7 @@ def fold_vmap(operation: Any, outputs: int) -> None:
 
 
 def _in_parts(operation: Any, args: list[Any]) -> tuple[Tensor, ...]:
-    """The outputs for a batch of any size, as many items at a time as a launch takes."""
+    """The outputs for a batch of any size, in chunks of the largest batch of a launch."""
     batch = max(len(value) for value in args if isinstance(value, Tensor))
     parts = []
     for start in range(0, max(batch, 1), shape.LARGEST_BATCH):

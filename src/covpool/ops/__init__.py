@@ -1,4 +1,4 @@
-"""The mathematics of covariance pooling as pure functions of tensors: batched, any leading dimensions, torch alone."""
+"""The mathematics of covariance pooling as pure functions of tensors, with any leading dimensions, in torch alone."""
 
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops import reference

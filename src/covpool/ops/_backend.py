@@ -1,4 +1,4 @@
-"""Which back-end computes: torch's own operations, or our kernels. Pure choices, made in one place."""
+"""The choice between torch's own operations and covpool's kernels, as pure functions."""
 
 import math
 from typing import Literal
@@ -13,30 +13,32 @@ from covpool.kernels.shape import LARGEST_BATCH, padded, tiling
 
 Backend = Literal["torch", "triton"]
 
-NEWER_SETTING = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # from torch 2.9 on
-LARGEST_ORDER = 1024  # beyond this one matrix fills the device, and torch's products do as well
+NEWER_SETTING = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # torch 2.9 or later
+LARGEST_ORDER = 1024  # a larger matrix fills the device by itself, and torch's products are as fast
 
 
 def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
-    """Whether the kernels know this case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024, a GPU
-    they run on.
+    """Whether the kernels support a case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024.
+
+    The GPU must support them too.
 
     Args:
-        x: features or matrices, the last two dimensions one item.
-        order: of the matrices to iterate on.
-        iterations, prenorm: of the iteration.
+        x: Features or matrices. The last two dimensions are one item.
+        order: Order of the matrices to iterate on.
+        iterations: Number of iterations.
+        prenorm: Normalisation before the iteration.
     """
     known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH
     return known and takes(iterations) and order <= LARGEST_ORDER and shared_memory(x.device) >= MIN_SHARED_MEMORY
 
 
 def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: bool) -> Backend:
-    """The kernels on a GPU wherever they serve the case. Asking for them elsewhere is refused."""
+    """Choose the kernels on a GPU wherever they support the case. Requesting them for another case is an error."""
     if asked == "torch" or (asked == "auto" and not (served and device_type == "cuda" and TRITON_INSTALLED)):
         return "torch"
     if not served:
         raise CovpoolError(
-            "backend 'triton' serves float32 and half precision, prenorm 'trace', "
+            "backend 'triton' supports float32 and half precision, prenorm 'trace', "
             f"3 to {MOST_ITERATIONS} iterations and matrices up to order {LARGEST_ORDER}, on NVIDIA GPUs from compute "
             "capability 8.0 on (10 with torch 2.10, 11 with torch 2.12 or later); "
             "use backend='torch' or 'auto' for anything else"
@@ -45,14 +47,14 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
 
 
 def kernel_form(n: int, c: int) -> Literal["primal", "dual"]:
-    """The cheaper form in whole tiles: dual where the n x n matrix has fewer of them."""
+    """The cheaper form, counted in whole tiles: dual where the n x n matrix has fewer."""
     return "dual" if padded(n, tiling(n, 1).tile) < padded(c, tiling(c, 1).tile) else "primal"
 
 
 def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
-    """What was asked for; else TF32's accuracy inside autocast or where torch's own setting allows it, else float32.
+    """The requested precision; by default TF32 inside autocast or where torch's setting allows it, else float32.
 
-    Call it before autocast is left.
+    Call this before leaving autocast.
     """
     if asked is not None:
         return asked
@@ -61,17 +63,20 @@ def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
 
 
 def tf32_allowed() -> bool:
-    """Whether torch's setting for products on a GPU is TF32; its older name may not be read after the newer was set."""
+    """Whether torch is set to use TF32 for products on a GPU.
+
+    Torch raises an error if its older setting is read after the newer one was set.
+    """
     settings = torch.backends.cuda.matmul
     if NEWER_SETTING:
         return bool(settings.fp32_precision == "tf32")
     return bool(settings.allow_tf32)
 
 
-# What torch.compiler.assume_constant_result does, without importing the compiler, which takes a second and triton.
+# The effect of torch.compiler.assume_constant_result. Importing the compiler would take a second and import triton.
 tf32_allowed._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def exporting() -> bool:
-    """Whether torch.export is tracing. Some releases answer yes while compiling too."""
+    """Whether torch.export is tracing. Some releases of torch report that while compiling too."""
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()

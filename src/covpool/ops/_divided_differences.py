@@ -13,7 +13,9 @@ def of_power(
     eigenvalues: Tensor,  # (..., c), non-negative
     alpha: Tensor,  # ()
 ) -> Tensor:  # (..., c, c)
-    """Of l^alpha, as h^(alpha - 1) expm1(alpha q) / r with h the larger value, r = smaller / h - 1, q = log(1 + r).
+    """Divided differences of l^alpha, as h^(alpha - 1) expm1(alpha q) / r.
+
+    h is the larger value of a pair, r = smaller / h - 1 and q = log(1 + r).
 
     A pair (l, 0) gives l^(alpha - 1); a pair (0, 0), with an infinite slope for alpha < 1, gives 0 (1 if alpha = 1).
     """
@@ -27,7 +29,7 @@ def of_power(
 def of_log(
     eigenvalues: Tensor,  # (..., c), positive
 ) -> Tensor:  # (..., c, c)
-    """Of log(l), as q / (r h)."""
+    """Divided differences of log(l), as q / (r h)."""
     high, r, q = _ratios(eigenvalues)
     return torch.where(r == 0, 1, q / one_if_zero(r)) / high
 
@@ -37,7 +39,7 @@ def of_clip(
     low: float,
     high: float,
 ) -> Tensor:  # (..., c, c)
-    """Of min(max(l, low), high); where two values are equal, 1 inside the interval and 0 outside."""
+    """Divided differences of min(max(l, low), high); for two equal values, 1 inside the interval and 0 outside."""
     clipped = eigenvalues.clamp(low, high)
     steps = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
     equal = steps == 0
@@ -50,17 +52,17 @@ def of_vn_mle(
     r: Tensor,  # (..., c), non-negative, see `_spectral.vn_mle`
     gamma: Tensor,  # ()
 ) -> Tensor:  # (..., c, c)
-    """Of r(l) - b with r^2 = b^2 + l / gamma, as 1 / (gamma (r_i + r_j)); a pair (0, 0) gives 0, as of a power."""
+    """Divided differences of r(l) - b with r^2 = b^2 + l / gamma, as 1 / (gamma (r_i + r_j)); a pair (0, 0) gives 0."""
     return reciprocal_or_zero(r.unsqueeze(-1) + r.unsqueeze(-2)) / gamma
 
 
 def _ratios(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The larger value h of each pair, r = (smaller - h) / h, exact where the two are close, and log(smaller / h)."""
+    """The larger value h of each pair; r = (smaller - h) / h, which is exact for close values; and log(smaller / h)."""
     left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
     high, low = torch.maximum(left, right), torch.minimum(left, right)
     high_or_one = one_if_zero(high)
     r = (low - high) / high_or_one
-    far = r < -0.5  # there 1 + r has lost digits of smaller / h, and the logarithms differ enough to be subtracted
+    far = r < -0.5  # here 1 + r has lost digits of smaller / h, and the logarithms are far enough apart to subtract
     return high, r, torch.where(far, low.log() - high_or_one.log(), torch.log1p(r))
 
 
@@ -68,7 +70,7 @@ def of_newton_schulz_factor(
     a: Tensor,  # (b, n), eigenvalues in [0, 1], ascending
     iterations: int,
 ) -> tuple[Tensor, Tensor]:  # (b, n), (b, n, n)
-    """Of the factor p_N with y_N = a p_N: p_(k+1) = p_k (3 - a p_k^2) / 2, p_0 = 1; with the values p_N themselves.
+    """p_N and its divided differences, for y_N = a p_N: p_(k+1) = p_k (3 - a p_k^2) / 2, p_0 = 1.
 
     p[i, j] follows the same recursion by the product rule, with a_j <= a_i so that nothing grows:
     p'[i, j] = (p[i, j] (3 - a_j (p_i^2 + p_i p_j + p_j^2)) - p_i^3) / 2.

@@ -24,7 +24,7 @@ GramForm = Literal["primal", "dual"]
 
 
 def smaller(n: int, c: int) -> GramForm:
-    """Which of the two Gram matrices of K (n, c) has the lower order."""
+    """The form whose Gram matrix of K (n, c) has the lower order."""
     return "dual" if n < c else "primal"
 
 
@@ -81,7 +81,10 @@ def polynomial_adjoint(k: Tensor, s: Tensor, form: GramForm, iterations: int) ->
 
 
 def decompose(k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Eigenvalues and eigenvectors U of the smaller Gram matrix; first what they act on: U^T K if dual, else K^T K."""
+    """The operand, the eigenvalues and the eigenvectors U of the smaller Gram matrix.
+
+    The operand is U^T K in the dual form and K^T K in the primal form.
+    """
     form = smaller(*k.shape[-2:])
     a = gram(k, form)
     eigenvalues, u = eigh(a)
@@ -89,13 +92,15 @@ def decompose(k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def spectral(operand: Tensor, eigenvalues: Tensor, u: Tensor, scale: Tensor, form: GramForm, iterations: int) -> Tensor:
-    """scale Y; the scale (b, 1, 1) goes in with the eigenvalues, where it costs nothing."""
+    """scale Y. The scale (b, 1, 1) is multiplied into the eigenvalues, where it costs nothing."""
     p = eigenvalues.new_ones(())
     for _ in range(iterations):
         p = p * (3 - eigenvalues * p * p) / 2
     p = p * scale.squeeze(-1)
     if form == "primal":
-        return symmetrize(operand @ compose(u, p))  # A P, not U diag(a p) U^T: the error of eigh does not reach A
+        return symmetrize(
+            operand @ compose(u, p)
+        )  # A P instead of U diag(a p) U^T, so that the error of eigh does not affect A
     return operand.mT @ (p.unsqueeze(-1) * operand)
 
 
@@ -113,7 +118,7 @@ def spectral_adjoint_primal(
 def spectral_adjoint_dual(
     w: Tensor, t: Tensor, s: Tensor, eigenvalues: Tensor, u: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool
 ) -> Tensor:
-    """The same of the n x n matrix, in the basis of its eigenvectors until the end: w = U^T K, so w w^T is diagonal."""
+    """The same by the n x n matrix, in the basis of its eigenvectors until the end: w = U^T K, so w w^T is diagonal."""
     p, differences = _divided_differences.of_newton_schulz_factor(eigenvalues, iterations)
     ws = w @ s
     r = ws @ w.mT
@@ -128,7 +133,7 @@ def spectral_adjoint_dual(
 
 
 def through_norm(gradient: tuple[Tensor, Tensor], k: Tensor, t: Tensor, prenorm: Prenorm, postcomp: bool) -> Tensor:
-    """The gradient in k0 from (gradient in K, <S, Y>): the scale t(k0) adds a multiple of dt / dk0."""
+    """The gradient in k0, given (gradient in K, <S, Y>): the scale t(k0) adds a multiple of dt / dk0."""
     gk, value = gradient
     factor = -inner(gk, k)
     if postcomp:

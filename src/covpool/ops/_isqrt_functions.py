@@ -28,11 +28,11 @@ from covpool.ops.vech import from_triangle, vech
 
 def _constant_weights(differentiated: bool) -> None:
     if differentiated:
-        raise UnsupportedError("this form of isqrt_covariance has no derivative in the weights; ask for form='primal'")
+        raise UnsupportedError("this form of isqrt_covariance has no derivative in the weights: use form='primal'")
 
 
 class ByPolynomial(Differentiable):
-    """Primal and dual form. Only x and the weights are kept; the backward runs the iteration again."""
+    """The primal and the dual form. Only x and the weights are saved; the backward pass repeats the iteration."""
 
     @staticmethod
     def forward(
@@ -60,9 +60,9 @@ ByPolynomial.with_jvp = _ByPolynomialJvp
 
 
 class ByEigenvalues(Differentiable):
-    """Spectral form, given the decomposition of the smaller Gram matrix, which is kept.
+    """The spectral form, given the decomposition of the smaller Gram matrix, which is saved.
 
-    A derivative of the derivative goes through the polynomial instead.
+    Second derivatives go through the polynomial instead.
     """
 
     @staticmethod
@@ -110,9 +110,9 @@ ByEigenvalues.with_jvp = _ByEigenvaluesJvp
 
 
 class ByKernels(Differentiable):
-    """The triangle of the result by our kernels, given what their forward computed; x, A and the moments are kept.
+    """The triangle of the result, given the output of the forward kernels. x, A and the moments are saved.
 
-    A derivative of the derivative, and the tangent, go through torch's operations instead.
+    Second derivatives and the tangent go through torch's operations instead.
     """
 
     @staticmethod

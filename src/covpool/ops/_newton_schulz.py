@@ -1,4 +1,4 @@
-"""The Newton-Schulz iteration on jets: the value, its derivatives in directions, and nothing else to store.
+"""The Newton-Schulz iteration on jets: the value with its derivatives in directions, without stored iterates.
 
 Y_0 = A, P_0 = I, T = (3 I - P Y) / 2, Y <- Y T, P <- T P. All iterates are polynomials of the one symmetric matrix A,
 and Y_k = A P_k throughout. A polynomial's derivative at a symmetric matrix is its own adjoint, so the backward pass is
@@ -38,7 +38,7 @@ def _plus_three_halves(x: Jet) -> Jet:
 
 
 def newton_schulz(a: Jet, iterations: int, output: Output) -> Jet:
-    """Y_N or P_N of a jet, with no product that the result does not need."""
+    """Y_N or P_N of a jet, skipping the products that the result does not need."""
     t = _plus_three_halves(tuple(-0.5 * component for component in a))
     if iterations == 1:
         return _product(a, t) if output == "root" else t

@@ -21,7 +21,9 @@ def polynomials(
     width = math.isqrt(length - 1) + 1
     powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device), a]
     while len(powers) < min(width + 1, length):
-        powers.append(product(powers[-1], a.view_as(a)))  # torch.compile takes no Function of one tensor twice
+        powers.append(
+            product(powers[-1], a.view_as(a))
+        )  # torch.compile rejects a Function that gets the same tensor twice
     return [_evaluate(powers, p, width, a) for p in coefficients]
 
 
@@ -36,6 +38,6 @@ def _evaluate(powers: list[Tensor], p: Sequence[float], width: int, like: Tensor
 
 def _combine(powers: list[Tensor], block: Sequence[float], like: Tensor) -> Tensor:
     total = torch.zeros_like(like)
-    for i, factor in enumerate(block):  # torch 2.8 compiles no zip that may end early
+    for i, factor in enumerate(block):  # torch 2.8 cannot compile a zip that may end early
         total = total + factor * powers[i]
     return total

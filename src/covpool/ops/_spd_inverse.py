@@ -1,4 +1,4 @@
-"""The inverse and log-determinant of symmetric positive definite matrices, for autograd of any order."""
+"""The inverse and log-determinant of symmetric positive definite matrices, differentiable to any order."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from covpool.ops.product import product
 
 
 class _SpdInverse(Differentiable):
-    """(a^-1, log det a). torch's own derivative of the factor is made of products that autocast would lower."""
+    """(a^-1, log det a). Autocast would lower the products in torch's own derivative of the factor."""
 
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ _SpdInverse.with_jvp = _SpdInverseJvp
 
 
 def spd_inverse(a: Tensor) -> tuple[Tensor, Tensor]:  # (..., r, r) -> (..., r, r), (...)
-    """a^-1 and log det a by Cholesky factors, without waiting for the device; a must be positive definite."""
+    """a^-1 and log det a by Cholesky factors, without synchronizing the device; a must be positive definite."""
     if exporting():
         return _compute(a)
     inverse, log_determinant = _SpdInverse.call(a)

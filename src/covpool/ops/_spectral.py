@@ -54,7 +54,7 @@ def _differences(eigenvalues: Tensor, alpha: Tensor | None, kind: SpectralKind) 
     if kind == "vn_mle":
         return _divided_differences.of_vn_mle(vn_mle(eigenvalues, alpha)[1], alpha)
     d = _divided_differences.of_power(eigenvalues, alpha)
-    if kind == "power_released":  # the released code zeroes the null eigenvectors, and with them these entries
+    if kind == "power_released":  # the released code sets the null eigenvectors to zero, and with them these entries
         null = eigenvalues == 0
         d = torch.where(null.unsqueeze(-1) | null.unsqueeze(-2), 0, d)
     return d
@@ -115,7 +115,7 @@ SpectralFunction.with_jvp = _SpectralFunctionJvp
 
 
 class _Once(Differentiable):
-    """The identity of a first derivative that was computed with a's eigenvectors held fixed: refuses a second one."""
+    """The identity on a first derivative that holds a's eigenvectors fixed. Differentiating it again is an error."""
 
     @staticmethod
     def forward(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
@@ -144,13 +144,13 @@ _Once.with_jvp = _OnceJvp
 
 
 def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
-    """A first derivative that refuses a second one in a or alpha."""
+    """Mark a first derivative so that a second one, in a or alpha, raises an error."""
     marked: Tensor = _Once.call(derivative, a, alpha)
     return marked
 
 
 def _refuse_second_derivative() -> None:
     raise UnsupportedError(
-        "second derivatives of functions by eigen-decomposition are not provided; "
+        "second derivatives of functions by eigen-decomposition are not supported; "
         "for the square root use sqrtm_newton_schulz or isqrt_covariance, which have exact ones"
     )

@@ -27,11 +27,11 @@ def approximate_root(
     """sqrt(t) f(a / t), t = |a|_F, for a function f close to the root on symmetric matrices with eigenvalues in [0, 1].
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. Zero gives zero.
-        approximant: f.
-        backward: the derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Zero gives zero.
+        approximant: The function f.
+        backward: The derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
             steps ("iterative") or exactly ("lyapunov"); "autograd" is the derivative of sqrt(t) f(a / t) itself.
-        steps: of the iterative solution.
+        steps: Number of steps of the iterative solution.
     """
     check_square("a", a)
     check_choice("backward", backward, ROOT_BACKWARDS)

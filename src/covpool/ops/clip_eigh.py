@@ -57,12 +57,12 @@ def clip_eigh(
 ) -> Tensor:  # (..., c, c)
     """U diag(min(max(l, low), high)) U^T, or the logarithm of that matrix by the same decomposition.
 
-    The derivative is exact on repeated eigenvalues. Second derivatives are refused.
+    The derivative is exact on repeated eigenvalues. Second derivatives raise an error.
 
     Args:
-        a: symmetric matrices; their symmetric part is taken.
-        low, high: the interval, in the unit of `a`.
-        log: take the logarithm of the clipped eigenvalues.
+        a: Symmetric matrices. Only their symmetric part counts.
+        low, high: Bounds of the eigenvalues, in the unit of `a`.
+        log: Take the logarithm of the clipped eigenvalues.
 
     Shape: (..., c, c) -> (..., c, c).
 

@@ -22,9 +22,9 @@ def covariance(
     The mean is subtracted before the product, so large means cost no accuracy and no n x n matrix is formed.
 
     Args:
-        x: features, one row per position.
-        mask: positions to keep; what stands elsewhere has no influence; an empty mask gives zeros.
-        weights: a weight per position, normalised here; uniform (1/n) by default.
+        x: Features, one row per position.
+        mask: Positions to keep. Values at other positions, NaN included, have no effect. An empty mask gives zeros.
+        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
         centered: False gives the second moment about zero.
 
     Shape: (..., n, c) -> (..., c, c), symmetric.

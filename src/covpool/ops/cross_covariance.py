@@ -21,8 +21,8 @@ def cross_covariance(
     """The biased cross-covariance over positions, sum_i w_i (x_i - mean x)(y_i - mean y)^T, weights that sum to one.
 
     Args:
-        x, y: features, one row per position.
-        mask, weights: of the positions, see `covariance`; an empty mask gives zeros.
+        x, y: Features, one row per position.
+        mask, weights: Mask and weights of the positions, see `covariance`. An empty mask gives zeros.
         centered: False gives the cross-moment about zero, the bilinear features of two streams.
 
     Shape: (..., n, c), (..., n, d) -> (..., c, d).

@@ -1,4 +1,4 @@
-"""Eigen-decomposition of symmetric matrices for everything spectral: batched, and honest about non-finite input."""
+"""Batched eigen-decomposition of symmetric matrices, with NaN eigenvalues for non-finite input."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ EighSolver = Literal["batched", "torch"]
 
 
 def choose_solver(device_type: str, exported: bool) -> EighSolver:
-    """Torch's own loops over the batch on a GPU; an exported graph keeps to operations that others know."""
+    """The batched solver on a GPU, where torch's own loops over the batch; torch's in exported graphs and elsewhere."""
     return "batched" if device_type == "cuda" and not exported else "torch"
 
 
@@ -20,8 +20,8 @@ def eigh(
 ) -> tuple[Tensor, Tensor]:  # (..., c) ascending, (..., c, c)
     """Eigenvalues in ascending order and eigenvectors in columns.
 
-    A matrix with NaN or inf in it gets NaN eigenvalues, so that the fault stays visible in its own batch item and does
-    not end the whole batch in the solver's convergence error.
+    A matrix that contains NaN or inf gets NaN eigenvalues. The fault stays visible in its own batch item, and the rest
+    of the batch does not fail with the solver's convergence error.
     """
     finite = (a * 0).sum((-2, -1), keepdim=True) == 0
     eigenvalues, u = _decompose(torch.where(finite, a, 0))

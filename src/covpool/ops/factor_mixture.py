@@ -39,7 +39,7 @@ def factor_moments(
         x: features, divided by the standard deviations of the noise, which all components share.
         log_weights: log pi, up to a constant.
         basis: row 0 the mean mu_k, the others the columns of Lambda_k, in the same units.
-        weights: of the positions, multiplied into the posteriors; one by default.
+        weights: Weights of the positions, multiplied into the posteriors; one by default.
 
     Shape: (b, n, c) -> (b, k), (b, k, r + 1, c), (b, k, r + 1, r + 1).
 
@@ -97,14 +97,14 @@ def mfa_em(
 ) -> FactorMixture:
     """Fit a mixture of factor analysers to points, from a mixture of Gaussians and small random loadings.
 
-    Computed in float64. The noise stays above 1e-4 of the largest variance of a channel, weights above 1e-6. Needs
-    memory for two (m, k (r + 1)) matrices: some ten thousand points do.
+    Computed in float64. The noise stays above 1e-4 of the largest variance of a channel, weights above 1e-6. It
+    needs memory for two (m, k (r + 1)) matrices; about ten thousand points are enough.
 
     Args:
-        x: points, one per row, at least as many as components, not all the same.
-        components, factors: k and r.
-        iterations: steps of expectation and maximisation.
-        seed: of the start.
+        x: Points, one per row. There must be at least as many as components, and they must not all be equal.
+        components, factors: Number of components k, and of factors r of each.
+        iterations: Number of steps of expectation and maximisation.
+        seed: Seed of the random start.
 
     Shape: (m, c) -> (k,), (k, c), (k, c, r), (c,), in the dtype of x.
 
@@ -162,9 +162,9 @@ def _with_standard_factors(
     basis: Tensor,  # (k, r + 1, c)
     second: Tensor,  # (k, r + 1, r + 1), sum g E[z z^T]
 ) -> Tensor:  # (k, r + 1, c)
-    """The same components written with factors of mean zero and covariance one, where the data gave them others.
+    """The same components, rewritten so that their factors have mean zero and covariance one in the data.
 
-    Plain expectation-maximisation gets there at a rate that vanishes with the noise; this is its expanded form.
+    This is parameter-expanded EM. Plain EM converges to such factors at a rate that vanishes with the noise.
     """
     moments = second / second[:, :1, :1]
     mean = moments[:, :1, 1:]

@@ -1,4 +1,4 @@
-"""Embeddings of the Gaussian of features, mean and covariance together, into a linear space."""
+"""Embeddings of the Gaussian of features, its mean and covariance together, into a linear space."""
 
 from typing import Literal
 
@@ -42,17 +42,17 @@ def gaussian_embedding(
     """The Gaussian N(mu, Sigma) of features as a matrix, from Y = [[Sigma + mu mu^T, mu], [mu^T, 1]].
 
     Args:
-        x: features, one row per position.
+        x: Features, one row per position.
         kind: "sqrt" (Y + eps I)^(1/2), the embedding of G2DeNet; "calvo" Y; "lovric" Y + eps I scaled to determinant
             one; "log" log(Y + eps I); "cholesky" [[L, mu], [0, 1]] with L L^T = Sigma + eps I, factorised in float64;
             "nakayama" [Sigma + mu mu^T, mu].
-        eps: added to the diagonal where positive definiteness is needed, in the unit of x squared.
-        solver: of "sqrt": eigen-decomposition, or Newton-Schulz with `iterations` steps.
-        iterations: see `solver`.
-        mask, weights: see `covariance`; an empty mask gives zeros.
-        form: of "sqrt" by eigen-decomposition with eps > 0: "primal" decomposes Y + eps I, "dual" the n x n Gram matrix
-            of the same features; both give the same result, and "auto" takes the smaller. As in `powm_covariance` only
-            "primal" has a derivative in weights that are zero.
+        eps: Number added to the diagonal where positive definiteness is needed, in the unit of x squared.
+        solver: Solver of "sqrt": eigen-decomposition, or Newton-Schulz with `iterations` steps.
+        iterations: Number of Newton-Schulz steps.
+        mask, weights: See `covariance`. An empty mask gives zeros.
+        form: Form of "sqrt" by eigen-decomposition with eps > 0: "primal" decomposes Y + eps I, "dual" the n x n Gram
+            matrix of the same features; both give the same result, and "auto" takes the smaller. As in
+            `powm_covariance` only "primal" has a derivative in weights that are zero.
 
     Shape: (..., n, c) -> (..., c + 1, c + 1), for "nakayama" (..., c, c + 1).
 

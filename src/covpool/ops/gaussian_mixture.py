@@ -12,7 +12,7 @@ from covpool.ops.precision import full_precision
 from covpool.ops.product import product
 from covpool.ops.squared_distances import squared_distances
 
-# How many times the squares of the standardised means may exceed those about their middle: one decimal digit is lost.
+# The sum of squares of the standardised means may exceed that about their middle by this factor: it costs one digit.
 OFFSET = 100.0
 
 
@@ -35,15 +35,16 @@ def mixture_moments(
 ) -> Moments:
     """The moments of standardised features under g_ik = softmax_k(log pi_k + sum log|w_k| - |w_k x_i + b_k|^2 / 2).
 
-    w = 1 / sigma and b = -mean / sigma, so g are the posteriors of the mixture's components. All comes from the rows
-    [x, x^2], as |w x + b|^2 = w^2.x^2 + 2 w b.x + b.b; nothing of size (b, n, k, c) is formed. A large offset that the
-    means share is taken out of x first, so it costs no accuracy; means far apart, in units of sigma, do.
+    w = 1 / sigma and b = -mean / sigma, so g are the posteriors of the mixture's components. Everything is computed
+    from the rows [x, x^2], as |w x + b|^2 = w^2.x^2 + 2 w b.x + b.b; nothing of size (b, n, k, c) is formed. A large
+    offset that the means share is taken out of x first, so it costs no accuracy; means far apart, in units of sigma,
+    do.
 
     Args:
-        x: features.
+        x: Features.
         log_weights: log pi, up to a constant.
-        w, b: the reciprocal standard deviations and standardised negative means.
-        weights: of the positions, multiplied into g; one by default.
+        w, b: The reciprocal standard deviations and the standardised negative means.
+        weights: Weights of the positions, multiplied into g; one by default.
 
     Shape: (b, n, c) -> (b, k), (b, k, c), (b, k, c).
 
@@ -80,7 +81,7 @@ def _middle(w: Tensor, b: Tensor) -> Tensor:  # (k, c), (k, c) -> (c,)
 
 # The least variance of a component, as a part of the largest variance of a channel: VLFeat's bound for Fisher vectors.
 VARIANCE_BOUND = 1e-4
-# The least weight of a component that no point supports, so that its logarithm stays finite.
+# The least weight of a component without points, so that its logarithm stays finite.
 WEIGHT_BOUND = 1e-6
 
 
@@ -105,11 +106,11 @@ def gmm_em(
     Computed in float64. Variances stay above 1e-4 of the largest variance of a channel, weights above 1e-6.
 
     Args:
-        x: points, one per row, at least as many as components, not all the same.
-        components: k.
-        iterations: steps of expectation and maximisation.
-        seed: of `kmeans`.
-        start: where to start in place of k-means.
+        x: Points, one per row. There must be at least as many as components, and they must not all be equal.
+        components: Number of components k.
+        iterations: Number of steps of expectation and maximisation.
+        seed: Seed of `kmeans`.
+        start: Mixture to start from, instead of k-means.
 
     Shape: (m, c) -> (k,), (k, c), (k, c), in the dtype of x.
 
@@ -128,7 +129,7 @@ def gmm_em(
 
 
 def variance_bound(x: Tensor) -> Tensor:  # (m, c) -> ()
-    """1e-4 of the largest variance of a channel; points that are all the same are refused."""
+    """1e-4 of the largest variance of a channel; points that are all equal raise an error."""
     bound = VARIANCE_BOUND * x.detach().double().var(0, correction=0).max()
     if not bound > 0:
         raise CovpoolError("the points to fit are all the same or not finite: give descriptors of several images")

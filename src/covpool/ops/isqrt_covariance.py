@@ -1,4 +1,4 @@
-"""From features to the Newton-Schulz root of their covariance, in the cheapest of three equal forms."""
+"""The Newton-Schulz root of the covariance of features, in the cheapest of three equal forms."""
 
 from typing import Any, Literal
 
@@ -26,14 +26,15 @@ from covpool.ops.vech import from_triangle, vech
 IsqrtForm = Literal["primal", "dual", "spectral"]
 
 
-# On a CPU the eigenvalues cost as much as about this many iterations per order of the matrix (measured, 2 cores).
+# On a CPU the eigenvalues cost as much as the iterations where order times iterations is about this (measured, 2
+# cores).
 SPECTRAL_FROM = 280
 
 
 def choose_isqrt_form(n: int, c: int, iterations: int, device_type: str, backend: Backend) -> IsqrtForm:
-    """The cheapest form for n positions and c channels: eigenvalues for all but small matrices on a CPU, else products.
+    """The cheapest form for n positions and c channels: spectral on a CPU except for small matrices.
 
-    Many iterations go through the eigenvalues on a CPU whatever the size: that form does not lose accuracy by them.
+    Many iterations use the spectral form on a CPU at any size, because it does not lose accuracy with them.
     """
     if backend == "triton":
         return kernel_form(n, c)
@@ -57,16 +58,17 @@ def isqrt_covariance(
     """The Newton-Schulz square root of the covariance of features: sqrtm_newton_schulz(covariance(x)), faster.
 
     Args:
-        x: features, one row per position.
-        iterations, prenorm, postcomp: see `sqrtm_newton_schulz`.
-        mask, weights: see `covariance`.
+        x: Features, one row per position.
+        iterations, prenorm, postcomp: See `sqrtm_newton_schulz`.
+        mask, weights: See `covariance`.
         form: "primal" iterates on c x c matrices, "dual" on n x n ones, "spectral" goes through the eigenvalues of the
             smaller; all give the same result, and "auto" takes the cheapest. Only "primal" has a derivative in the
             weights ("auto" chooses it for weights that require grad).
-        backend: "torch" for its own operations, "triton" for our GPU kernels; "auto" takes those where they serve.
-        precision: of the kernels' products, the lowest allowed: "float32", "tf32" (10 bits of mantissa) or "bf16". By
-            default "tf32" inside autocast or where torch.set_float32_matmul_precision allows it, else "float32".
-        vectorize: return the upper triangle as `vech` does, which the kernels write directly.
+        backend: "torch" uses torch's operations and "triton" the GPU kernels; "auto" uses the kernels where they apply.
+        precision: Lowest precision allowed in the products of the kernels: "float32", "tf32" (10 bits of mantissa) or
+            "bf16". By default "tf32" inside autocast or where torch.set_float32_matmul_precision allows it, else
+            "float32".
+        vectorize: Return the upper triangle as `vech` does, which the kernels write directly.
 
     Shape: (..., n, c) -> (..., c, c), or (..., c (c + 1) / 2) with `vectorize`.
 
@@ -83,7 +85,7 @@ def isqrt_covariance(
     check_choice("backend", backend, ("auto", "torch", "triton"))
     check_choice("precision", precision, (None, *PRECISIONS))
     _check_weights(weights, form)
-    product_precision = matmul_precision(x, precision)  # autocast decides, so before it is left
+    product_precision = matmul_precision(x, precision)  # depends on autocast, so it comes before leaving it
     with outside_autocast(x):
         if _is_plain(weights, form):
             sigma = covariance(x, mask=mask, weights=weights)
@@ -121,7 +123,7 @@ def isqrt_covariance(
 
 
 def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
-    """The triangle by the kernels, which take half-precision features as they are."""
+    """The triangle by the kernels, which accept half-precision features."""
     from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
     computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
@@ -136,6 +138,6 @@ def _check_weights(weights: Tensor | None, form: str) -> None:
 
 def _is_plain(weights: Tensor | None, form: str) -> bool:
     """Whether to go through the covariance itself: for a derivative in the weights, and for export."""
-    # requires_grad is not seen inside vmap and jvp, so asking for "primal" is enough
+    # vmap and jvp hide requires_grad, so form="primal" with weights always takes this way
     differentiated = weights is not None and (weights.requires_grad or form == "primal")
     return differentiated or exporting()

@@ -1,4 +1,4 @@
-"""k-means clustering in torch: seeding by k-means++, then Lloyd's steps."""
+"""k-means clustering in torch: k-means++ seeding, then Lloyd's steps."""
 
 import torch
 from torch import Tensor
@@ -18,14 +18,14 @@ def kmeans(
 ) -> Tensor:  # (clusters, c)
     """The centres of k clusters, which locally minimise sum_i min_k |x_i - c_k|^2.
 
-    Computed in float64 on the device of x. The seed means the same on every device. A cluster that loses all its
+    Computed in float64 on the device of x. A seed gives the same start on every device. A cluster that loses all its
     points keeps its centre.
 
     Args:
-        x: descriptors, one per row, at least as many as clusters.
-        clusters: k.
-        iterations: Lloyd's steps after the seeding.
-        seed: of the k-means++ choice.
+        x: Descriptors, one per row, at least as many as clusters.
+        clusters: Number of clusters k.
+        iterations: Number of Lloyd's steps after the seeding.
+        seed: Seed of the k-means++ choice.
 
     Shape: (m, c) -> (k, c), in the dtype of x.
 
@@ -51,7 +51,7 @@ def one_hot(
     index: Tensor,  # (m,)
     clusters: int,
 ) -> Tensor:  # (m, clusters), float64
-    """Which cluster each point belongs to, as ones and zeros."""
+    """The cluster of each point as a one-hot row."""
     return torch.nn.functional.one_hot(index, clusters).double()
 
 

@@ -17,20 +17,20 @@ def l2_normalize(
     """x / sqrt(|x|^2 + eps).
 
     Args:
-        x: vectors.
-        eps: in the unit of x squared. A vector far shorter than sqrt(eps) is not stretched to one but shrinks towards
-            zero, smoothly: round-off around a zero vector stays small, and so does the slope there, 1 / sqrt(eps).
+        x: Vectors.
+        eps: Constant in the unit of x squared. A vector far shorter than sqrt(eps) is not scaled to unit length but
+            stays near zero. Round-off around a zero vector stays small, and the slope there is 1 / sqrt(eps).
 
     Shape: (..., c) -> (..., c).
 
-    Reference: Relja/netvlad, whose eps of 1e-12 stands under the root.
+    Reference: Relja/netvlad, which has eps = 1e-12 under the root.
 
     >>> import torch
     >>> l2_normalize(torch.tensor([[3., 4.], [0., 0.]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
     check_floating("x", x)
-    # Not |x|^2 + eps: the ONNX exporter takes a summand of 1e-12 for zero and leaves it out.
+    # Not |x|^2 + eps, because the ONNX exporter drops a summand of 1e-12 as zero.
     return x / (eps**0.5 * ((x * x).sum(-1, keepdim=True) / eps + 1).sqrt())
 
 

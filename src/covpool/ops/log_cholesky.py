@@ -18,16 +18,16 @@ def log_cholesky(
 ) -> Tensor:  # (..., c, c), lower triangular
     """The Cholesky factor of a + e I with the logarithm of its diagonal: strict(L) + log(diag(L)), L L^T = a + e I.
 
-    The log-Cholesky distance of two matrices is the Frobenius distance of these. It is computed in float64, as the
-    released code does.
+    The log-Cholesky distance of two matrices is the Frobenius distance of these matrices. The computation is in
+    float64, as in the released code.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. One that is not, even with e, gives
-            NaN.
-        eps: e is eps times the mean of the diagonal of `a`, or eps itself, in the unit of `a`, for relative=False; but
-            never less than the trace times c times the round-off of the dtype, below which there may be no factor. A
-            zero matrix, which has no scale of its own, counts as one of mean one.
-        relative: see eps. The released code has eps = 1e-6 in the unit of `a`.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. A matrix that is not positive
+            definite even with e gives NaN.
+        eps: Defines e: eps times the mean of the diagonal of `a`, or eps itself, in the unit of `a`, for
+            relative=False. e is at least the trace times c times the round-off of the dtype, below which there may be
+            no factor. For a zero matrix, which has no scale, the mean counts as one.
+        relative: See eps. The released code has eps = 1e-6 in the unit of `a`.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -50,6 +50,6 @@ def log_cholesky(
 
 
 def check_eps(eps: float) -> None:
-    """Refuse an eps that leaves singular matrices singular."""
+    """Require a positive eps, which makes singular matrices regular."""
     if not eps > 0:
         raise CovpoolError(f"`eps` must be positive; got {eps}")

@@ -23,14 +23,15 @@ def logm_eigh(
 ) -> Tensor:  # (..., c, c)
     """log(a + eps I) = U diag(log(l + eps)) U^T of positive semi-definite matrices.
 
-    The derivative is exact on repeated and, with eps > 0, on zero eigenvalues. Second derivatives are refused.
+    The derivative is exact on repeated and, with eps > 0, on zero eigenvalues. Second derivatives raise an error.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. Eigenvalues that are negative by
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Eigenvalues that are negative by
             round-off alone (above -c eps(l_1)) count as zero.
-        eps: added to every eigenvalue, in the unit of `a`; 1e-3 as in the paper. 0 for positive definite matrices.
-        null_gradient: "released" keeps the derivative within the range of `a` alone (eigenvalues above c eps(l_1)), as
-            the released code of DeepO2P does.
+        eps: Number added to every eigenvalue, in the unit of `a`; 1e-3 in the paper. Use 0 for positive definite
+            matrices.
+        null_gradient: "released" restricts the derivative to the range of `a` (eigenvalues above c eps(l_1)), as in the
+            released code of DeepO2P.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -48,7 +49,7 @@ def logm_eigh(
     eigenvalues, u = eigh(a.detach())
     round_off = eps_of(eigenvalues[..., -1:]) * a.shape[-1]
     eigenvalues = torch.where(eigenvalues.abs() <= round_off, eigenvalues.clamp(min=0), eigenvalues)
-    if null_gradient == "released":  # the value is that of the decomposition; only the derivative passes through here
+    if null_gradient == "released":  # this changes only the derivative; the value comes from the decomposition
         onto_range = compose(u, (eigenvalues > round_off).to(a.dtype))
         a = product(product(onto_range, a), onto_range)
     z: Tensor = SpectralFunction.call(a, None, eigenvalues + eps, u, "log")

@@ -23,7 +23,7 @@ def _solve(a: Tensor, q: Tensor) -> Tensor:
 
 
 class _Lyapunov(Differentiable):
-    """x with a x + x a = q. Its derivatives are Lyapunov equations again, so it has them to any order."""
+    """x with a x + x a = q. Its derivatives are Lyapunov equations too, so it has derivatives of any order."""
 
     @staticmethod
     def forward(a: Tensor, q: Tensor) -> Tensor:
@@ -65,10 +65,11 @@ def lyapunov_solve(
     With a = Z the square root of Sigma and q the gradient of a loss in Z, x is the gradient in Sigma.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        q: right-hand sides, symmetric or not.
-        Where the sum of two eigenvalues is zero within round-off the equation has no (unique) solution and that
-        component of x is zero: the solution of least norm.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        q: Right-hand sides, symmetric or not.
+
+    Where the sum of two eigenvalues is zero within round-off, the equation has no unique solution. That component of x
+    is zero, which gives the solution of least norm.
 
     Shape: (..., c, c), (..., c, c) -> (..., c, c), leading dimensions broadcast.
 

@@ -17,10 +17,10 @@ def lyapunov_steps(
     q: Tensor,  # (..., c, c)
     steps: int,
 ) -> Tensor:  # (..., c, c)
-    """The iteration of `lyapunov_newton_schulz` on a matrix that is normalised already."""
+    """The iteration of `lyapunov_newton_schulz` on a normalised matrix."""
     three = 3 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for step in range(steps):
-        t = three - product(a, a.view_as(a))  # torch.compile takes no Function of one tensor twice
+        t = three - product(a, a.view_as(a))  # torch.compile rejects a Function that gets the same tensor twice
         q = (product(q, t) - product(a, product(a, q) - product(q, a))) * 0.5
         if step + 1 < steps:
             a = product(a, t) * 0.5
@@ -38,14 +38,14 @@ def lyapunov_newton_schulz(
 
     a, q <- a / |a|_F, q / |a|_F, then q <- (q (3 I - a^2) - a (a q - q a)) / 2, a <- a (3 I - a^2) / 2; x = q / 2.
 
-    It converges to `lyapunov_solve` for positive definite a, the slower the worse a is conditioned. For singular a it
-    does not: between range and null space it tends to half of the solution, and between null directions, where the
-    equation has none, it grows as 1.5^steps. It stays finite for any number of steps in use.
+    For positive definite a it converges to `lyapunov_solve`, more slowly if a is ill-conditioned. For singular a it
+    does not converge: between range and null space it tends to half of the solution, and between null directions, where
+    there is no solution, it grows as 1.5^steps. It stays finite for any practical number of steps.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        q: right-hand sides, symmetric or not.
-        steps: of the iteration; 8 in Song et al., 5 in Lin and Maji's code.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        q: Right-hand sides, symmetric or not.
+        steps: Number of iterations; 8 in Song et al., 5 in Lin and Maji's code.
 
     Shape: (..., c, c), (..., c, c) -> (..., c, c), leading dimensions broadcast. A zero a gives zero.
 

@@ -13,11 +13,11 @@ def orthonormalize_qr(
     """The factor Q of v = Q R with a positive diagonal of R.
 
     As a parametrisation it keeps a weight on the Stiefel manifold under any optimiser: a step on v is a step on Q with
-    the QR retraction, and weight decay of v changes nothing. Computed in float64 throughout, forward and backward,
-    which autocast leaves alone.
+    the QR retraction, and weight decay of v has no effect. The forward and backward passes are in float64, which
+    autocast does not change.
 
     Args:
-        v: matrices of full rank with at least as many rows as columns.
+        v: Matrices of full rank with at least as many rows as columns.
 
     Shape: (..., m, k) -> (..., m, k).
 

@@ -13,10 +13,10 @@ def keep_positions(
     weights: Tensor | None,  # (..., n)
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # (..., n, c), (..., n)
-    """Zero the masked positions of x and return the weights of all positions, which sum to one; None = uniform.
+    """Set masked positions of x to zero and return the weights of all positions, which sum to one; None = uniform.
 
-    Whatever stands at a masked position, NaN included, has no influence. An empty mask gives weights zero. Their sum is
-    taken in float32 at least, where it does not overflow; `dtype` is that of the weights returned, by default x's.
+    Values at masked positions, NaN included, have no effect. An empty mask gives zero weights. The sum is computed in
+    at least float32, so that it does not overflow. `dtype` is the dtype of the weights, by default that of x.
     """
     if mask is None and weights is None:
         return x, None
@@ -58,7 +58,7 @@ def count(
     x: Tensor,  # (..., n, c)
     w: Tensor | None,  # (..., n)
 ) -> Tensor:  # (...) or ()
-    """How many positions count: those whose weight is not zero, or all n."""
+    """The number of positions with a nonzero weight, or all n."""
     return x.new_full((), x.shape[-2]) if w is None else (w != 0).sum(-1).to(x.dtype)
 
 
@@ -66,5 +66,5 @@ def zero_if_empty(
     z: Tensor,  # (..., d)
     w: Tensor | None,  # (..., n)
 ) -> Tensor:  # (..., d)
-    """z, and zeros for an item of which no position is kept."""
+    """z, with zeros for an item without kept positions."""
     return z if w is None else torch.where((w == 0).all(-1, keepdim=True), 0, z)

@@ -1,4 +1,4 @@
-"""From features to a power of their covariance, through the eigenvalues of the smaller of the two Gram matrices.
+"""A power of the covariance of features, through the eigenvalues of the smaller of the two Gram matrices.
 
 With K (n, c) the centred features scaled so that the covariance is t K^T K, t its trace, and K K^T = V diag(l) V^T, the
 rows of U = diag(l)^(-1/2) V^T K are the eigenvectors of the covariance in its range, and t l its eigenvalues there.
@@ -40,7 +40,7 @@ def _decompose(k0: Tensor, eps: Threshold | float) -> tuple[Tensor, Tensor, Tens
     values, v = eigh(gram(k, "dual"))
     w = v.mT @ k
     # |w_i|^2 is closer to the small eigenvalues than the solver's values, and makes the rows of U unit vectors.
-    # Those are added as zeros because they are NaN where the solver failed.
+    # The solver's values are added times zero, because they are NaN where the solver failed.
     eigenvalues = (w * w).sum(-1) + values * 0
     in_unit_of_x = eigenvalues * t.squeeze(-1)
     null = in_unit_of_x <= null_threshold(in_unit_of_x, eps, k.shape[-1])
@@ -117,7 +117,7 @@ _DualPower.with_jvp = _DualPowerJvp
 
 
 def choose_power_form(n: int, c: int, weight_gradient: bool, exported: bool) -> GramForm:
-    """The smaller matrix; the covariance itself for gradients in the weights, and in exported graphs of any shape."""
+    """The form with the smaller matrix, but primal for gradients in the weights and in exported graphs of any shape."""
     return "primal" if weight_gradient or exported else smaller(n, c)
 
 
@@ -136,9 +136,9 @@ def powm_covariance(
     """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
 
     Args:
-        x: features, one row per position.
-        alpha, eps, normalization, null_gradient: see `powm_eigh`.
-        mask, weights: see `covariance`.
+        x: Features, one row per position.
+        alpha, eps, normalization, null_gradient: See `powm_eigh`.
+        mask, weights: See `covariance`.
         form: "primal" decomposes the c x c covariance, "dual" the n x n Gram matrix of the features; both give the same
             result, and "auto" takes the smaller. The derivative of "dual" in a weight is infinite where that weight is
             zero ("auto" chooses "primal" for weights that require grad).

@@ -30,16 +30,16 @@ def powm_eigh(
 ) -> Tensor:  # (..., c, c)
     """a^alpha = U diag(l^alpha) U^T of positive semi-definite matrices.
 
-    The derivative is exact on repeated, zero and rank-deficient spectra. Where `a` is singular and alpha < 1 its own
-    derivative is infinite between null directions; that block is zero here, which makes the derivative with respect to
-    the features behind `a` exact. Second derivatives are refused.
+    The derivative is exact on repeated, zero and rank-deficient spectra. Where `a` is singular and alpha < 1 the
+    derivative is infinite between null directions. That block is set to zero, which makes the derivative with respect
+    to the features of a covariance `a` exact. Second derivatives raise an error.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        alpha: the power, in (0, 2]; a tensor may require grad.
-        eps: eigenvalues at or below this are zero: "rank" is c eps(l_1), the spacing of floating point numbers at the
-            largest eigenvalue times the order; "paper" is eps(l_1); a number is taken as it is, in the unit of `a`.
-        normalization: divide by the largest eigenvalue ("spectral") or the Frobenius norm of the result.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        alpha: Exponent in (0, 2]. A tensor may require grad.
+        eps: Eigenvalues at or below this count as zero: "rank" is c eps(l_1), the spacing of floating point numbers at
+            the largest eigenvalue times the order; "paper" is eps(l_1); a number is taken as it is, in the unit of `a`.
+        normalization: Divide by the largest eigenvalue ("spectral") or the Frobenius norm of the result.
         null_gradient: "released" drops the derivative between range and null space, as the paper's released code does.
 
     Shape: (..., c, c) -> (..., c, c).
@@ -69,7 +69,7 @@ def divide_by_norm(
     """z divided by its spectral or Frobenius norm, or z itself; zero stays zero."""
     if normalization is None:
         return z
-    # The first is l_1^alpha, and its derivative that of the largest eigenvalue.
+    # The spectral norm is l_1^alpha, with the derivative of the largest eigenvalue.
     norm = inner(z, top * top.mT) if normalization == "spectral" else frobenius_norm(z)
     return z / one_if_zero(norm)
 
@@ -90,7 +90,9 @@ def check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
         return alpha.to(like.dtype).reshape(())
     if not 0 < alpha <= 2:
         raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
-    return torch.full((), alpha, dtype=like.dtype, device=like.device)  # unlike torch.tensor, no wait for the GPU
+    return torch.full(
+        (), alpha, dtype=like.dtype, device=like.device
+    )  # unlike torch.tensor, this does not synchronize the GPU
 
 
 def null_threshold(
@@ -98,7 +100,7 @@ def null_threshold(
     eps: Threshold | float,
     order: int,
 ) -> Tensor | float:
-    """Eigenvalues of a matrix of this order count as zero at or below this."""
+    """The threshold at or below which eigenvalues of a matrix of this order count as zero."""
     if not isinstance(eps, str):
         return eps
     spacing = eps_of(eigenvalues[..., -1:])

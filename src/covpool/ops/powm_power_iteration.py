@@ -1,4 +1,4 @@
-"""Powers of the leading singular values of a matrix by power iteration, the others scaled alike."""
+"""Powers of the leading singular values of a matrix by power iteration, with the others scaled by one factor."""
 
 import torch
 from torch import Tensor
@@ -24,17 +24,17 @@ def powm_power_iteration(
 ) -> Tensor:  # (..., m, n)
     """sum_(k <= r) s_k^alpha u_k v_k^T + (a - sum_(k <= r) s_k u_k v_k^T) / (s_r^(1 - alpha) + eps).
 
-    The triples (u_k, s_k, v_k) come one after the other by power iteration from `start` on what is left of a:
+    The triples (u_k, s_k, v_k) are found one after another by power iteration from `start` on the remainder of a:
     u <- a v / |a v|, v <- a^T u / |a^T u|, s = |a^T u|. Where the iteration has converged, the first r singular values
     are raised to alpha and the smaller ones divided by the factor that brings the last of these to its power.
 
     Args:
-        a: matrices of any shape.
-        start: the vector every iteration starts from; it may require grad.
-        alpha: the power, in (0, 1].
-        rank: r.
-        iterations: of each power iteration; at least 2 for r > 1.
-        eps: keeps the division finite, in the unit of a^(1 - alpha); 1e-5 as in the released code.
+        a: Matrices of any shape.
+        start: Start vector of every power iteration; it may require grad.
+        alpha: Exponent in (0, 1].
+        rank: Number r of leading singular values.
+        iterations: Steps of each power iteration; at least 2 for r > 1.
+        eps: Number that keeps the division finite, in the unit of a^(1 - alpha); 1e-5 as in the released code.
 
     Shape: (..., m, n), (n,) -> (..., m, n). Zero gives zero.
 
@@ -63,7 +63,7 @@ def powm_power_iteration(
 
 
 def check_options(alpha: float, rank: int, iterations: int) -> None:
-    """Refuse impossible settings."""
+    """Require settings for which the iteration is defined."""
     check_positive_int("rank", rank)
     check_positive_int("iterations", iterations)
     if rank > 1 and iterations == 1:

@@ -23,12 +23,12 @@ def powm_svd(
     """U diag(s^alpha) V^T of square matrices a = U diag(s) V^T, symmetric or not.
 
     The derivative is exact on repeated and zero singular values, except between null directions, where it is infinite
-    for alpha < 1 and zero here. Second derivatives are refused.
+    for alpha < 1 and zero here. Second derivatives raise an error.
 
     Args:
-        a: square matrices. Singular values at or below c eps(s_1), the spacing of floating point numbers at the largest
-            times the order, are zero.
-        alpha: the power, in (0, 2].
+        a: Square matrices. Singular values at or below c eps(s_1), the spacing of floating point numbers at the largest
+            times the order, count as zero.
+        alpha: Exponent in (0, 2].
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -40,7 +40,9 @@ def powm_svd(
     """
     check_square("a", a)
     power = check_alpha(alpha, a)
-    finite = (a.detach() * 0).sum((-2, -1), keepdim=True) == 0  # the solver refuses a whole batch for one NaN in it
+    finite = (a.detach() * 0).sum(
+        (-2, -1), keepdim=True
+    ) == 0  # the solver fails on a whole batch if one item has a NaN
     u, s, vh = torch.linalg.svd(torch.where(finite, a.detach(), 0))
     s = torch.where(s <= eps_of(s[..., :1]) * a.shape[-1], 0, s)
     z: Tensor = _SingularPower.call(a, torch.where(finite.squeeze(-1), s, torch.nan), u, vh, power)
@@ -48,7 +50,7 @@ def powm_svd(
 
 
 def _derivative(s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor, h: Tensor) -> Tensor:
-    """In the direction h. It is its own adjoint.
+    """The derivative in the direction h, which is its own adjoint.
 
     In the bases of U and V, symmetric directions are scaled by (f_i - f_j) / (s_i - s_j) and skew-symmetric ones by
     (f_i + f_j) / (s_i + s_j), f = s^alpha.

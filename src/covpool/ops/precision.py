@@ -1,4 +1,4 @@
-"""In which precision an operation runs: never half, never lowered by autocast."""
+"""The precision of operations: at least float32, and not lowered by autocast."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,13 +13,13 @@ R = TypeVar("R")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision becomes float32; float32 and float64 stay as they are."""
+    """Convert half precision to float32; float32 and float64 are unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:
     """A context in which matrix products keep the dtype of their operands."""
-    if like.device.type == "meta":  # shapes only: autocast does not know this device
+    if like.device.type == "meta":  # has only shapes, and autocast does not support it
         return nullcontext()
     return torch.autocast(like.device.type, enabled=False)
 
@@ -30,7 +30,7 @@ def in_autocast(like: Tensor) -> bool:
 
 
 def full_precision(operation: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:
-    """Decorate an operation so that autocast does not reach inside it and its first argument is at least float32."""
+    """Decorate an operation so that it runs outside autocast and its first argument is at least float32."""
 
     @wraps(operation)
     def run(x: Tensor, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""A matrix product that autocast does not reach, in its derivatives either."""
+"""A matrix product that autocast does not lower, in its derivatives either."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from covpool.ops.precision import outside_autocast
 
 
 class _Product(Differentiable):
-    """x y. A backward pass run inside autocast would lower torch's own product, whatever the forward pass did."""
+    """x y. A backward pass inside autocast would lower the derivative of torch's own product."""
 
     @staticmethod
     def forward(x: Tensor, y: Tensor) -> Tensor:
@@ -40,7 +40,14 @@ def product(
     x: Tensor,  # (..., m, k)
     y: Tensor,  # (..., k, n)
 ) -> Tensor:  # (..., m, n)
-    """x y of matrices with the same leading dimensions."""
+    """x y of matrices with the same leading dimensions, in the dtype of x and y.
+
+    Autocast must be off in the forward pass. The derivatives switch it off themselves.
+
+    >>> import torch
+    >>> product(torch.tensor([[1., 2.]]), torch.tensor([[3.], [4.]])).tolist()
+    [[11.0]]
+    """
     if exporting():
         return x @ y
     z: Tensor = _Product.call(x, y)

@@ -36,11 +36,11 @@ def projection_product(
     expectation of <z(x), z(y)> is <x, y>^2. With learned factors it is a polynomial of rank-one tensors.
 
     Args:
-        x: features, one row per position.
-        factors: U_1 to U_r.
-        mask: positions to keep; an empty mask gives zeros.
-        weights: a weight per position, normalised here; uniform (1/n) by default.
-        form: for order two, "moment" (z_k = u_k^T M v_k with the second moment matrix M) or "positions"; the cheaper
+        x: Features, one row per position.
+        factors: The matrices U_1 to U_r.
+        mask: Positions to keep. An empty mask gives zeros.
+        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
+        form: For order two, "moment" (z_k = u_k^T M v_k with the second moment matrix M) or "positions"; the cheaper
             one by default, see `projection_form`.
 
     Shape: (..., n, c) -> (..., d).

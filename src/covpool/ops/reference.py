@@ -1,7 +1,7 @@
-"""Slow, obvious versions of every operation: the oracle of the tests and the yardstick of the benchmark.
+"""Slow, simple versions of the operations, with which tests and benchmarks compare the fast ones.
 
-One matrix at a time where that is clearer, in float64 where a method of its own is used, straight from the equations of
-"Deep CNNs Meet Global Covariance Pooling". Nothing here shares code with the fast versions.
+They follow the equations of "Deep CNNs Meet Global Covariance Pooling", one matrix at a time where that is clearer and
+in float64 where they use another method. They share no code with the fast versions.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ def covariance(x: Tensor, weights: Tensor | None = None, centered: bool = True) 
 
 
 def spectral(a: Tensor, f: Any) -> Tensor:
-    """U diag(f(l_1), ..., f(l_c)) U^T for one symmetric matrix, f a function of one number."""
+    """U diag(f(l_1), ..., f(l_c)) U^T for one symmetric matrix and a scalar function f."""
     eigenvalues, u = torch.linalg.eigh(a.double())
     values = torch.tensor([float(f(value)) for value in eigenvalues.tolist()], dtype=torch.float64)
     return (u @ torch.diag(values) @ u.T).to(a.dtype)
 
 
 def power(a: Tensor, alpha: float) -> Tensor:
-    """a^alpha of one positive semi-definite matrix; eigenvalues within round-off of zero are zero."""
+    """a^alpha of one positive semi-definite matrix; eigenvalues within round-off of zero count as zero."""
     tolerance = a.shape[-1] * torch.finfo(a.dtype).eps * float(torch.linalg.matrix_norm(a.double(), 2))
     return spectral(a, lambda value: value**alpha if value > tolerance else 0.0)
 
@@ -64,8 +64,11 @@ def isqrt_iterated(a: Tensor, iterations: int, prenorm: str = "trace", postcomp:
 
 
 class IsqrtLiteral(torch.autograd.Function):
-    """The paper's iSQRT layer, transcribed: covariance through the centring matrix J (n x n), 3 N - 3 products
-    forward with every iterate stored, the backward of its Appendix I with 10 N - 12 products. Features (b, n, c)."""
+    """The paper's iSQRT layer, transcribed, on features (b, n, c).
+
+    The covariance uses the centring matrix J (n x n). The forward pass takes 3 N - 3 products and stores every iterate.
+    The backward pass is that of Appendix I, with 10 N - 12 products.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, iterations: int) -> Tensor:
@@ -112,6 +115,6 @@ class IsqrtLiteral(torch.autograd.Function):
 
 
 def isqrt_literal(x: Tensor, iterations: int = 5) -> Tensor:
-    """iSQRT-COV of features (b, n, c) exactly as the paper prints it: what a faster version is compared with."""
+    """iSQRT-COV of features (b, n, c) exactly as printed in the paper."""
     z: Tensor = IsqrtLiteral.apply(x, iterations)
     return z

@@ -14,8 +14,8 @@ def residual_sums(
 ) -> Tensor:  # (b, k, c)
     """V_k = sum_i a_ik (x_i - c_k) = (A^T X)_k - (sum_i a_ik) c_k.
 
-    The (b, n, k, c) residuals are never formed. The mean of the centres is subtracted on both sides first: it changes
-    no residual, but keeps an offset that all share out of the difference.
+    The (b, n, k, c) residuals are never formed. The mean of the centres is first subtracted from both: it changes
+    no residual, and it removes a common offset that would cost accuracy in the difference.
 
     Shape: (b, n, c), (b, n, k), (k, c) -> (b, k, c).
 

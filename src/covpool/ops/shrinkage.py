@@ -1,4 +1,4 @@
-"""Shrinkage of the covariance towards a multiple of the identity, by an intensity estimated from the features."""
+"""Shrinkage of the covariance towards a multiple of the identity, with an intensity estimated from the features."""
 
 from typing import Literal
 
@@ -28,15 +28,15 @@ def shrunk_covariance(
 ) -> Tensor:  # (..., c, c)
     """(1 - s) Sigma + s (tr(Sigma) / c) I, with s in [0, 1] estimated from the features themselves.
 
-    Fewer positions than channels leave the covariance singular; the shrunk one is regular where s > 0. The derivative
-    includes that of s.
+    With fewer positions than channels the covariance is singular; the shrunk covariance is regular where s > 0. The
+    derivative includes that of s.
 
     Args:
-        x: features, one row per position.
-        shrinkage: how s is estimated: "ledoit_wolf", or "oas" (Oracle Approximating Shrinkage, which assumes Gaussian
-            features). Both are those of scikit-learn.
-        mask: positions to keep; n is their number in each item. An empty mask gives zeros.
-        weights: refused, both estimates being those of positions that count alike.
+        x: Features, one row per position.
+        shrinkage: Estimator of s: "ledoit_wolf", or "oas" (Oracle Approximating Shrinkage, which assumes Gaussian
+            features). Both equal scikit-learn's.
+        mask: Positions to keep; n is their number in each item. An empty mask gives zeros.
+        weights: Must be None: both estimators are defined for positions of equal weight.
 
     Shape: (..., n, c) -> (..., c, c), symmetric.
 
@@ -56,7 +56,7 @@ def shrunk_covariance(
     xc = center(kept, w)
     if mask is not None:
         xc = torch.where(mask.unsqueeze(-1), xc, 0)
-    # s has no unit: a fixed unit of x keeps its fourth powers within float32, and changes no derivative
+    # s has no unit, so dividing x by a constant keeps its fourth powers within float32 and changes no derivative
     unit = xc.detach().abs().amax((-2, -1), keepdim=True)
     xc = xc / one_if_zero(unit)
     sigma = covariance(xc, mask=mask, centered=False)

@@ -15,7 +15,7 @@ from covpool.ops.precision import full_precision
 GradientMode = Literal["bcnn", "bcnn_torch", "fast_mpn", "cbp"]
 GRADIENT_MODES: tuple[GradientMode, ...] = ("bcnn", "bcnn_torch", "fast_mpn", "cbp")
 
-# The published guards of |z|^(-1/2) at z = 0, in the unit of z except for CBP's, which damps in the unit of sqrt(z).
+# The published constants that keep |z|^(-1/2) finite at z = 0, in the unit of z; CBP's is in the unit of sqrt(z).
 BCNN_EPS = 1e-8
 BCNN_TORCH_EPS = 1e-5
 FAST_MPN_EPS = 1e-8
@@ -61,11 +61,11 @@ def signed_power(
     *,
     gradient: GradientMode = "bcnn",
 ) -> Tensor:  # (...)
-    """sign(z) |z|^rho, element by element, with one of the published guards of its infinite slope at zero.
+    """sign(z) |z|^rho, element by element, with one of the published ways to keep its slope finite at zero.
 
     Args:
-        z: any tensor.
-        rho: the power, in (0, 1].
+        z: Any tensor.
+        rho: Exponent in (0, 1].
         gradient: "bcnn" (slope rho (|z| + 1e-8)^(rho - 1)), "cbp" (slope rho / (|z|^(1 - rho) + 0.1), damped),
             "bcnn_torch" ((relu(z) + 1e-5)^rho - (relu(-z) + 1e-5)^rho) or "fast_mpn" (sign(z) (|z| + 1e-8)^rho).
 
@@ -101,10 +101,10 @@ def elementwise_power_normalize(
     """E-PN: y = sign(z) |z|^rho, then y / max(|y|_2, eps).
 
     Args:
-        z: vectors.
-        rho: the power.
-        gradient: how the slope at zero is kept finite, see `signed_power`.
-        eps: below this length (in the unit of y) a vector is not stretched to one, so zero stays zero.
+        z: Vectors.
+        rho: Exponent.
+        gradient: How the slope at zero is kept finite, see `signed_power`.
+        eps: Least divisor, in the unit of y. A shorter vector is not scaled to unit length, so zero stays zero.
 
     Shape: (..., d) -> (..., d).
 

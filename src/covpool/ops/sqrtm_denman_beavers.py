@@ -14,7 +14,7 @@ from covpool.ops.symmetric import symmetrize
 
 
 class _Inverse(Differentiable):
-    """The inverse; with no wait for the device, and derivatives that autocast does not reach."""
+    """The inverse, without synchronizing the device, and with derivatives that autocast does not lower."""
 
     @staticmethod
     def forward(a: Tensor) -> Tensor:
@@ -51,15 +51,15 @@ def sqrtm_denman_beavers(
     """The square root of symmetric positive semi-definite matrices by Denman-Beavers iteration.
 
     Y = a / t with t = tr(a), Z = I, then T times Y, Z <- (Y + Z^-1) / 2, (Z + Y^-1) / 2; the result is sqrt(t) Y.
-    Written with W = Z^-1 it is Y, W <- (Y + W) / 2, 2 Y (Y + W)^-1 W: arithmetic and harmonic mean, the same Y with
-    half the inverses, and of sums that are regular where `a` is not.
+    With W = Z^-1 it is Y, W <- (Y + W) / 2, 2 Y (Y + W)^-1 W, the arithmetic and the harmonic mean. This gives the same
+    Y with half the inverses, and inverts sums that are regular even where `a` is singular.
 
-    It comes from above, and a step halves what is still far too large: after 5 of them the root of t / 100 is 0.4 % too
-    large, that of t / 1000 30 %, and that of zero is sqrt(t) / 32.
+    It converges from above, and a step halves a value that is still far too large. After 5 steps the root of t / 100 is
+    0.4 % too large, that of t / 1000 is 30 % too large, and that of zero is sqrt(t) / 32.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        iterations: T.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        iterations: Number of iterations T.
 
     Shape: (..., c, c) -> (..., c, c). Zero gives zero.
 

@@ -18,7 +18,7 @@ from covpool.ops.symmetric import symmetrize
 def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
     """U (K^T o (U^T dl/dU) + diag(dl/dL)) U^T, symmetrised, with dl/dU = 2 sym(H) U L^(1/2).
 
-    It is the map of the derivative too, which is its own adjoint.
+    It is also the forward derivative, because the map is its own adjoint.
     """
     eigenvalues = roots * roots
     k = reciprocal_or_zero(eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1))  # K^T, zero on the diagonal
@@ -59,12 +59,12 @@ def sqrtm_k_matrix(
     """The square root of positive semi-definite matrices by eigen-decomposition, with matrix back-propagation.
 
     The derivative goes through eigenvectors and eigenvalues, with K_ij = 1 / (l_i - l_j) and 0 in place of 1 / 0. It is
-    here for comparison: where eigenvalues are equal it lacks what `powm_eigh` and `sqrtm_lyapunov` have, and where they
-    are nearly equal it loses its digits. Second derivatives are refused.
+    for comparison only: where eigenvalues are equal it lacks a part of the derivative that `powm_eigh` and
+    `sqrtm_lyapunov` have, and where they are nearly equal it loses accuracy. Second derivatives raise an error.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. Eigenvalues within c eps(l_1) of
-            zero are zero.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Eigenvalues within c eps(l_1) of
+            zero count as zero.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -74,7 +74,7 @@ def sqrtm_k_matrix(
     >>> import torch
     >>> a = torch.eye(2).requires_grad_()
     >>> sqrtm_k_matrix(a).sum().backward()
-    >>> a.grad  # 1/2 everywhere in truth
+    >>> a.grad  # the true derivative is 1/2 everywhere
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]])
     """

@@ -41,18 +41,19 @@ def sqrtm_lyapunov(
     iterations: int = 5,
     steps: int | None = None,
 ) -> Tensor:  # (..., c, c)
-    """The square root z of positive semi-definite matrices, with dz from z dz + dz z = da whatever found z.
+    """The square root z of positive semi-definite matrices, with dz from z dz + dz z = da however z is found.
 
     Where an iteration has not converged this is not the derivative of its result, as it is in `sqrtm_newton_schulz`
-    and `sqrtm_denman_beavers`. Second derivatives are refused.
+    and `sqrtm_denman_beavers`. Second derivatives raise an error.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
         forward: "eigh" is exact (`powm_eigh`); "newton_schulz" (Frobenius norm before, its root after) and
             "denman_beavers" iterate.
-        iterations: of the forward.
-        steps: None solves the equation exactly, with the exact root even if the forward iterates; a number takes that
-            many steps of `lyapunov_newton_schulz` on the root as it was found, wrong for singular `a` at any number.
+        iterations: Number of iterations of the forward pass.
+        steps: None solves the equation exactly for the exact root, even if the forward pass iterates. A number takes
+            that many steps of `lyapunov_newton_schulz` on the computed root, which is wrong for singular `a` at any
+            number.
 
     Shape: (..., c, c) -> (..., c, c).
 

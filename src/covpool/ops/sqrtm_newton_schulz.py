@@ -18,12 +18,12 @@ from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Prenorm = Literal["trace", "frobenius"]
 
-# Beyond this the factor P, which grows as 1.5^N on the null space, costs float32 more accuracy than a step gains.
+# With more, the factor P, which grows as 1.5^N on the null space, costs float32 more accuracy than a step gains.
 MOST_FLOAT32_ITERATIONS = 20
 
 
 def check_iteration(iterations: int, prenorm: str, dtype: torch.dtype) -> None:
-    """Refuse impossible settings of the iteration and warn of one that loses accuracy."""
+    """Check the settings of the iteration, and warn if they lose accuracy."""
     check_positive_int("iterations", iterations)
     check_choice("prenorm", prenorm, ("trace", "frobenius"))
     if iterations > MOST_FLOAT32_ITERATIONS and dtype == torch.float32:
@@ -72,7 +72,7 @@ def _tangent(s: Tensor, ds: Tensor, iterations: int, prenorm: Prenorm, postcomp:
 
 
 class _Root(Differentiable):
-    """sqrt(t) Y_N(s / t), t = tr(s) or |s|_F. Only s is kept: the backward runs the iteration again."""
+    """sqrt(t) Y_N(s / t), t = tr(s) or |s|_F. Only s is saved; the backward pass repeats the iteration."""
 
     @staticmethod
     def forward(s: Tensor, iterations: int, prenorm: Prenorm, postcomp: bool) -> Tensor:
@@ -96,9 +96,9 @@ _Root.with_jvp = _RootJvp
 
 
 class _RootByKernels(Differentiable):
-    """The same of the symmetric part of a by our kernels, which take that part themselves.
+    """The same by the kernels, which take the symmetric part of a themselves.
 
-    A derivative of the derivative, and the tangent, go through torch's operations.
+    Second derivatives and the tangent go through torch's operations.
     """
 
     @staticmethod
@@ -145,14 +145,14 @@ def sqrtm_newton_schulz(
     """The square root of symmetric positive semi-definite matrices by coupled Newton-Schulz iteration.
 
     A = a / t, Y = A, P = I, then N times T = (3 I - P Y) / 2, Y <- Y T, P <- T P; the result is sqrt(t) Y.
-    Five iterations smooth the small eigenvalues rather than taking their exact root, which is what the paper uses.
+    The paper uses five iterations, which smooth the small eigenvalues instead of taking their exact root.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        iterations: N.
-        prenorm: t is the trace or the Frobenius norm of `a`.
-        postcomp: multiply by sqrt(t) at the end (post-compensation); without it the result ignores the scale of `a`.
-        backend, precision: see `isqrt_covariance`.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        iterations: Number of iterations N.
+        prenorm: Norm t: the trace or the Frobenius norm of `a`.
+        postcomp: Multiply by sqrt(t) at the end (post-compensation). Without it the result ignores the scale of `a`.
+        backend, precision: See `isqrt_covariance`.
 
     Shape: (..., c, c) -> (..., c, c).
 
@@ -166,7 +166,7 @@ def sqrtm_newton_schulz(
     check_square("a", a)
     check_choice("backend", backend, ("auto", "torch", "triton"))
     check_choice("precision", precision, (None, *PRECISIONS))
-    product_precision = matmul_precision(a, precision)  # autocast decides, so before it is left
+    product_precision = matmul_precision(a, precision)  # depends on autocast, so it comes before leaving it
     with outside_autocast(a):
         a = at_least_float32(a)
         check_iteration(iterations, prenorm, a.dtype)

@@ -40,13 +40,13 @@ def sqrtm_pade(
     eigenvalues are overestimated: zero becomes sqrt(t) / (2 order + 1).
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. Zero gives zero.
-        order: the degree of P and of Q. The condition of Q, up to 4^order / (2 order + 1), costs accuracy: float32 is
-            left with five digits at order 8 and three at order 12.
-        backward: the derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Zero gives zero.
+        order: Degree of P and of Q. The condition of Q, up to 4^order / (2 order + 1), costs accuracy: float32 keeps
+            five digits at order 8 and three at order 12.
+        backward: The derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
             steps ("iterative", as published) or by eigen-decomposition ("lyapunov"); "autograd" is the derivative of
             what is computed.
-        steps: of the iterative solution.
+        steps: Number of steps of the iterative solution.
 
     Shape: (..., c, c) -> (..., c, c).
 

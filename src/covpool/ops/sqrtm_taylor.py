@@ -10,7 +10,7 @@ from covpool.ops.precision import full_precision
 
 
 def taylor_coefficients(degree: int) -> list[float]:
-    """Of sqrt(1 - w) in powers of w.
+    """The coefficients of sqrt(1 - w) in powers of w.
 
     >>> taylor_coefficients(3)
     [1.0, -0.5, -0.125, -0.0625]
@@ -31,13 +31,13 @@ def sqrtm_taylor(
 ) -> Tensor:  # (..., c, c)
     """The square root of symmetric positive semi-definite matrices by the Taylor polynomial of sqrt(1 - w) at zero.
 
-    sqrt(t) f(I - A) with A = a / t, t = |a|_F: matrix products alone. Small eigenvalues are overestimated, more than by
-    `sqrtm_pade`: with degree 10 zero becomes 0.176 sqrt(t).
+    sqrt(t) f(I - A) with A = a / t, t = |a|_F, by matrix products alone. Small eigenvalues are overestimated, more than
+    by `sqrtm_pade`: with degree 10 zero becomes 0.176 sqrt(t).
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken. Zero gives zero.
-        degree: of the polynomial.
-        backward, steps: see `sqrtm_pade`.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Zero gives zero.
+        degree: Degree of the polynomial.
+        backward, steps: See `sqrtm_pade`.
 
     Shape: (..., c, c) -> (..., c, c).
 

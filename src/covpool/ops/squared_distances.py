@@ -13,8 +13,8 @@ def squared_distances(
 ) -> Tensor:  # (..., n, k)
     """|x_i - c_k|^2 = |x_i - m|^2 - 2 (x_i - m).(c_k - m) + |c_k - m|^2, with m the mean of the centres.
 
-    Any m gives the same number; without one, an offset that features and centres share would leave nothing but
-    round-off in the difference of its squares. A distance far below |x_i - m| can still come out slightly negative.
+    Any m gives the same result. Without it, a large offset common to features and centres would leave only round-off in
+    the difference of its squares. A distance far below |x_i - m| can still be slightly negative.
 
     Shape: (..., n, c), (k, c) -> (..., n, k).
 

@@ -1,4 +1,4 @@
-"""Symmetric matrices: the symmetric part and inner products, the small change of every operation here."""
+"""The symmetric part, the inner product and the norm of matrices."""
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
 
 
 def frobenius_norm(a: Tensor) -> Tensor:
-    """|a|_F of matrices (..., m, n), kept as (..., 1, 1): free of overflow, and zero with a zero derivative at zero."""
+    """|a|_F of matrices (..., m, n), kept as (..., 1, 1), without overflow; zero with a zero derivative at zero."""
     largest = a.detach().abs().amax((-2, -1), keepdim=True)
     scaled = a / one_if_zero(largest)
     return largest * one_if_zero(inner(scaled, scaled)).sqrt()

@@ -15,7 +15,7 @@ from covpool.ops.product import product
 
 SketchForm = Literal["fft", "moment"]
 SKETCH_FORMS: tuple[SketchForm, ...] = ("fft", "moment")
-ROUND_OFF = 4  # what the transforms leave in an empty bucket, in eps of the fullest one (up to 1.6 seen)
+ROUND_OFF = 4  # bound of the round-off in an empty bucket, in eps of the fullest bucket (up to 1.6 measured)
 
 
 def draw_sketch(
@@ -25,7 +25,7 @@ def draw_sketch(
     *,
     seed: int = 1,
 ) -> tuple[Tensor, Tensor]:  # (p, c) int64, (p, c)
-    """The buckets h and signs s of `order` independent count sketches, drawn without touching torch's own generator.
+    """The buckets h and signs s of `order` independent count sketches, drawn without using torch's global generator.
 
     >>> hashes, signs = draw_sketch(2, 5, 64)
     >>> hashes.shape, signs.abs().tolist() == [[1.0] * 5] * 2
@@ -39,7 +39,7 @@ def draw_sketch(
 
 
 def draw_signs(*shape: int, seed: int = 1) -> Tensor:
-    """Signs +1 and -1 with equal chance, as floating point numbers, drawn without touching torch's own generator.
+    """Signs +1 and -1 with equal chance, as floating point numbers, drawn without using torch's global generator.
 
     >>> draw_signs(2, 3).abs().tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
@@ -48,7 +48,7 @@ def draw_signs(*shape: int, seed: int = 1) -> Tensor:
 
 
 def _draw(below: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Whole numbers from 0, the same on every device."""
+    """Random integers from 0 to `below` - 1, the same on every device."""
     numbers = torch.randint(below, shape, generator=generator, device="cpu")
     return numbers.to(torch.get_default_device())
 
@@ -75,13 +75,13 @@ def tensor_sketch(
     random h and s, the expectation of <TS(x), TS(y)> is <x, y>^p.
 
     Args:
-        x: features, one row per position.
-        hashes: the buckets h, of `draw_sketch`.
-        signs: the signs s; any real numbers where they are learned.
-        size: length of the sketch.
-        mask: positions to keep; an empty mask gives zeros.
-        weights: a weight per position, normalised here; uniform (1/n) by default.
-        form: for order two, "moment" (the second moment matrix, whose entry i, j goes to bucket h_1(i) + h_2(j)) or
+        x: Features, one row per position.
+        hashes: The buckets h from `draw_sketch`.
+        signs: The signs s, or any real numbers if they are learned.
+        size: Length of the sketch.
+        mask: Positions to keep. An empty mask gives zeros.
+        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
+        form: For order two, "moment" (the second moment matrix, whose entry i, j goes to bucket h_1(i) + h_2(j)) or
             "fft" (transforms of every position); the cheaper one by default, see `sketch_form`.
 
     Shape: (..., n, c) -> (..., size).
@@ -120,7 +120,7 @@ def tensor_sketches(
 ) -> Tensor:  # (..., p, size)
     """The tensor sketches of orders 1 to p, order i of the first i count sketches: p transforms, not p (p + 1) / 2.
 
-    Arguments as for `tensor_sketch`, which gives the last of them alone.
+    The arguments are those of `tensor_sketch`, which gives only the last order.
 
     >>> import torch
     >>> hashes, signs = draw_sketch(3, 5, 64)
@@ -149,7 +149,7 @@ def _signed(
     w: Tensor | None,  # (..., n), sums to one
     signs: Tensor,  # (p, c)
 ) -> list[Tensor]:  # p of (..., n, c)
-    """x times the signs of each count sketch; the first times the weights too, so that a sum over positions is left."""
+    """x times the signs of each count sketch, the first one times the weights too, so that pooling is a sum."""
     weighted = x / x.shape[-2] if w is None else x * w.unsqueeze(-1)
     first, *others = signs.to(x.dtype)
     return [weighted * first, *(x * s for s in others)]
@@ -179,7 +179,7 @@ def _inverse(
     spectrum: Tensor,  # (..., size // 2 + 1)
     size: int,
 ) -> Tensor:  # (..., size)
-    """The inverse transform, with zero where round-off is all there is: a signed square root would make it large."""
+    """The inverse transform, with zero where there is only round-off, which a signed square root would amplify."""
     z = torch.fft.irfft(spectrum, n=size)
     magnitude = z.detach().abs()
     noise = ROUND_OFF * torch.finfo(z.dtype).eps * magnitude.amax(-1, keepdim=True)
@@ -192,5 +192,5 @@ def _add_to_buckets(
     size: int,
 ) -> Tensor:  # (..., size)
     """The sum of the values that fall into each bucket."""
-    # scatter_add, not index_add, whose CPU code loops over the index
+    # scatter_add instead of index_add, whose CPU code loops over the index
     return values.new_zeros(*values.shape[:-1], size).scatter_add(-1, buckets.expand(values.shape), values)

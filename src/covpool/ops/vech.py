@@ -23,8 +23,8 @@ def vech(
     """The upper triangle with the diagonal, row by row.
 
     Args:
-        a: matrices; only their upper triangle is read.
-        scale_offdiagonal: multiply off-diagonal entries by sqrt(2), so that the inner product of two such vectors of
+        a: Matrices, of which only the upper triangle is read.
+        scale_offdiagonal: Multiply off-diagonal entries by sqrt(2), so that the inner product of two such vectors of
             symmetric matrices is the Frobenius inner product. The paper does not.
 
     Shape: (..., c, c) -> (..., c (c + 1) / 2).
@@ -65,7 +65,7 @@ def from_triangle(
     z: Tensor,  # (..., c (c + 1) / 2)
     c: int,
 ) -> Tensor:  # (..., c, c)
-    """`unvech` for a known c, which a compiler with symbolic sizes could not find from the length."""
+    """`unvech` for a known c, which a compiler with symbolic sizes cannot derive from the length."""
     rows, columns = _upper_positions(c, z.device)
     place = torch.empty(c, c, dtype=torch.long, device=z.device)
     place[rows, columns] = place[columns, rows] = torch.arange(z.shape[-1], device=z.device)

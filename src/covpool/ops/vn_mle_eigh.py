@@ -23,13 +23,13 @@ def vn_mle_eigh(
 
     P = U diag(sqrt(b^2 + l / gamma) - b) U^T, b = (1 - gamma) / (2 gamma), a = U diag(l) U^T. gamma = 1 gives the
     square root of `a`, gamma towards 0 gives `a` itself, and a large gamma the identity. Above 1, null eigenvalues
-    become 1 - 1 / gamma rather than zero. Second derivatives are refused; at gamma = 1, null directions are treated as
-    in `powm_eigh`.
+    become 1 - 1 / gamma rather than zero. Second derivatives raise an error; at gamma = 1, null directions are treated
+    as in `powm_eigh`.
 
     Args:
-        a: symmetric positive semi-definite matrices; their symmetric part is taken.
-        gamma: the weight of the regulariser, positive. It compares `a` with the identity, so the scale of `a` matters.
-        eps: eigenvalues at or below this are zero, see `powm_eigh`.
+        a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
+        gamma: Positive weight of the regulariser, which compares `a` with the identity: the scale of `a` matters.
+        eps: Eigenvalues at or below this count as zero, see `powm_eigh`.
 
     Shape: (..., c, c) -> (..., c, c).
 
