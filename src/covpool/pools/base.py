@@ -133,6 +133,11 @@ class Pool(nn.Module):
         """
         return self._apply_method(_rows, (features,), mask, None)
 
+    @property
+    def has_reduction(self) -> bool:
+        """Whether features are reduced before pooling."""
+        return any(True for _ in self.reduce.parameters())
+
     @torch.no_grad()
     def init_reduction(
         self,
