@@ -57,7 +57,9 @@ def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:
 
 def test_mistakes(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "several values" in refused("sweep", recipe, "seed=0")
-    assert "did you mean 'lr'" in refused("sweep", recipe, "optimizer.lrr=[0.1,1]", "--out", tmp_path / "swept")
+    assert "did you mean 'optimizer.lr'" in refused(
+        "sweep", recipe, "optimizer.lrr=[0.1,1]", "--out", tmp_path / "swept"
+    )
     assert "positive integer" in refused("sweep", recipe, "pool.iterations=[1,0]", "--out", tmp_path / "swept")
     assert not (tmp_path / "swept").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")

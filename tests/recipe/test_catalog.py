@@ -11,7 +11,7 @@ def test_recipes_and_sets_by_name() -> None:
     assert not set(list_recipes()) & set(list_sets())
 
 
-def test_a_file_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text("")
     assert find_recipe(mine) == mine
@@ -20,6 +20,6 @@ def test_a_file_of_ones_own_comes_first(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_recipe("mine.toml").resolve() == mine
 
 
-def test_the_nearest_name_is_told() -> None:
+def test_the_nearest_name_is_suggested() -> None:
     with pytest.raises(ValueError, match="did you mean 'aircraft'"):
         find_recipe("aircrafts")

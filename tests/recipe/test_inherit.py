@@ -37,7 +37,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_settings_are_laid_over_those_of_the_base(folder: Path) -> None:
+def test_settings_replace_those_of_the_base(folder: Path) -> None:
     high = write(folder, "high", 'base = "low.toml"\nabout = "high"\n[train]\nepochs = 7\n[pool]\nreduce_to = 16')
     recipe = read_recipe(high, ["train.batch_size=4"])
     assert (recipe.name, recipe.about, recipe.seed) == ("high", "high", 3)
@@ -46,7 +46,7 @@ def test_settings_are_laid_over_those_of_the_base(folder: Path) -> None:
     assert recipe.model.keep_last_stride and len(recipe.stages) == 1
 
 
-def test_a_table_that_names_something_starts_anew(folder: Path) -> None:
+def test_a_table_that_names_something_replaces_the_table(folder: Path) -> None:
     high = write(
         folder,
         "high",
@@ -68,12 +68,12 @@ def test_several_bases_and_bases_of_bases(folder: Path) -> None:
     assert "base" not in tables
 
 
-def test_a_name_in_a_base_is_not_handed_on(folder: Path) -> None:
+def test_the_name_of_a_base_is_not_inherited(folder: Path) -> None:
     write(folder, "named", 'base = "low.toml"\nname = "something"')
     assert read_tables(write(folder, "high", 'base = "named.toml"'))["name"] == "high"
 
 
-def test_one_recipe_with_another_laid_over_it() -> None:
+def test_two_recipes_joined_by_a_plus() -> None:
     recipe = read_recipe("finetune+aircraft")
     assert recipe.name == "finetune+aircraft" and recipe.data.name == "aircraft"
     assert recipe.augment.resize == (512, 512) and recipe.optimizer == read_recipe("finetune").optimizer
@@ -93,7 +93,7 @@ def test_a_plus_in_the_name_of_a_file(folder: Path) -> None:
         ('base = "finetun"', ValueError, "did you mean 'finetune'"),
     ],
 )
-def test_bases_that_cannot_be(folder: Path, text: str, error: type[Exception], said: str) -> None:
+def test_invalid_bases(folder: Path, text: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error) as raised:
         read_tables(write(folder, "high", text))
     assert said in str(raised.value)

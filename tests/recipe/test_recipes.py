@@ -18,25 +18,25 @@ from covpool.recipe._stages import resolve_stages
 from covpool.studies.sweep._axes import grid, read_axes
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
-FOLDERS = ("finetune", "pack-", "demo")  # begin so: pictures of one's own
+FOLDERS = ("finetune", "pack-", "demo")  # prefixes of recipes for a folder of images
 
 
 @pytest.mark.parametrize("name", list_recipes())
-def test_every_recipe_says_what_it_is_about_and_is_on_the_page(name: str) -> None:
+def test_every_recipe_has_a_description_and_is_on_the_page(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name and recipe.about
     assert f"| `{name}` | {recipe.about} |" in PAGE.read_text().splitlines()
     assert (recipe.data.name == "folder") == name.startswith(FOLDERS)
 
 
-def test_the_page_lists_no_other() -> None:
+def test_the_page_lists_nothing_else() -> None:
     rows = [line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted([*list_recipes(), *list_sets()])
 
 
 @pytest.mark.parametrize("name", list_recipes())
 def test_weights_come_from_a_recipe_of_ours(name: str) -> None:
-    """What a fine-tuning starts from lies where the recipe that pre-trains it puts it."""
+    """Fine-tuning looks for weights where the recipe that pre-trains them saves them."""
     weights = read_recipe(name).init.weights
     if weights:
         runs, first, file = weights.split("/")
@@ -107,7 +107,7 @@ def test_representations_are_as_long_as_published(name: str, size: int) -> None:
     ],
 )
 def test_fine_tuning_takes_features_and_pool_over(fine: str, first: str) -> None:
-    """These build a network by its backbone from a checkpoint of one with another head: all but that must fit."""
+    """These start from a checkpoint with another head. All other weights must fit."""
     shapes = [
         {key: value.shape for key, value in on_meta(name).state_dict().items() if "classifier" not in key}
         for name in (fine, first)
@@ -138,7 +138,7 @@ def test_resnets_are_trained_as_released() -> None:
     ("data", "resize"),
     [("cub", (448,)), ("aircraft", (512, 512)), ("cars", (448, 448)), ("dtd", (448,)), ("indoor67", (448,))],
 )
-def test_pictures_of_fine_tuning(data: str, resize: tuple[int, ...]) -> None:
+def test_images_of_fine_tuning(data: str, resize: tuple[int, ...]) -> None:
     recipe = read_recipe(f"finetune-resnet50_isqrt_32k+{data}")
     assert recipe.data.name == data and recipe.evaluate.flip
     assert (recipe.augment.size, recipe.augment.resize, recipe.augment.crop) == (448, resize, "center")

@@ -2,8 +2,8 @@ from covpool.recipe._schema import Optimizer, Recipe, Stage, Train
 from covpool.recipe._stages import resolve_stages, total_epochs, total_steps
 
 
-def test_what_a_stage_does_not_say_stays() -> None:
-    """Also what an earlier stage said."""
+def test_settings_that_a_stage_leaves_out_stay() -> None:
+    """Settings of an earlier stage stay too."""
     recipe = Recipe(
         optimizer=Optimizer(lr=0.1, weight_decay=1e-3),
         train=Train(epochs=99, batch_size=40, freeze=("pool",)),
@@ -16,6 +16,6 @@ def test_what_a_stage_does_not_say_stays() -> None:
     assert total_epochs(recipe) == 5 and total_steps(recipe, 85) == 2 * 2 + 3 * 8
 
 
-def test_no_stages_is_one() -> None:
+def test_without_stages_there_is_one() -> None:
     recipe = Recipe(train=Train(epochs=4))
     assert [(part.start, part.end, part.recipe) for part in resolve_stages(recipe)] == [(0, 4, recipe)]

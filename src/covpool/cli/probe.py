@@ -17,7 +17,7 @@ from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, 
 if TYPE_CHECKING:
     import torch
 
-    from covpool.studies.probe import Row, Run
+    from covpool.studies.probe import PoolSummary, ProbeResult
 
 SECONDS = 0.3  # time spent on measuring the costs of one pool
 
@@ -46,7 +46,7 @@ def command(
 
     require("torchvision", "models")
     from covpool.bench import check_plot_path, environment
-    from covpool.studies.probe import plot_probe, probe, read_probe, read_runs, summarize
+    from covpool.studies.probe import plot_probe, probe, read_probe, read_results, summarize
 
     name, root = split_data(data)
     given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
@@ -54,10 +54,10 @@ def command(
     if plot is not None:
         check_plot_path(plot)
     place = torch.device(chosen_device(device))
-    known = read_runs(json) if json is not None else []
+    known = read_results(json) if json is not None else []
     where = environment(place, 0)
     console = Console()
-    runs: list[Run] = []
+    runs: list[ProbeResult] = []
     with counting_bar(console, "reading") as on_progress:
         for run in probe(chosen, device=place, known=known, measure=_costs, on_progress=on_progress):
             runs.append(run)
@@ -99,10 +99,10 @@ HEADINGS = (
 )
 
 
-def _cells(row: "Row") -> list[str]:
+def _cells(row: "PoolSummary") -> list[str]:
     if row.group == "failed":
         return [row.pool, *[UNKNOWN] * (len(HEADINGS) - 2), row.note]
-    first, compared = row.runs[0], row.group != "diverged"
+    first, compared = row.results[0], row.group != "diverged"
     return [
         row.pool,
         f"{100 * row.top1:.1f} ({percent_interval(row.interval)})",
@@ -119,7 +119,7 @@ def _cells(row: "Row") -> list[str]:
     ]
 
 
-def _tables(rows: "list[Row]") -> Iterator[Table]:
+def _tables(rows: "list[PoolSummary]") -> Iterator[Table]:
     """One table per group, without ranking inside it. Empty columns are left out to fit into a terminal."""
     cells = {row.pool: _cells(row) for row in rows}
     shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", UNKNOWN) for line in cells.values())]
@@ -131,7 +131,7 @@ def _tables(rows: "list[Row]") -> Iterator[Table]:
         yield made
 
 
-def _markdown(title: str, rows: "list[Row]") -> str:
+def _markdown(title: str, rows: "list[PoolSummary]") -> str:
     text = [f"{title}.", "", f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     for heading, members in _groups(rows):
         text.append(f"| **{heading}** |{' |' * (len(HEADINGS) - 1)}")
@@ -139,20 +139,20 @@ def _markdown(title: str, rows: "list[Row]") -> str:
     return "\n".join(text) + "\n"
 
 
-def _groups(rows: "list[Row]") -> "Iterator[tuple[str, list[Row]]]":
+def _groups(rows: "list[PoolSummary]") -> "Iterator[tuple[str, list[PoolSummary]]]":
     from covpool.studies.probe import GROUPS
 
     for group, members in groupby(rows, key=lambda row: row.group):
         yield GROUPS[group], list(members)
 
 
-def _remarks(runs: "list[Run]", known: "list[Run]") -> str:
+def _remarks(runs: "list[ProbeResult]", known: "list[ProbeResult]") -> str:
     reused = sum(run in known for run in runs)
     images = max((run.images for run in runs), default=0)
     taken = f"; {reused} of {len(runs)} results come from the file" if reused else ""
     return f"{images} test images; pools in a group are ordered by representation size, not ranked{taken}"
 
 
-def _per_image(row: "Row", cost: str) -> float | None:
+def _per_image(row: "PoolSummary", cost: str) -> float | None:
     batch = row.cost(cost)
-    return None if batch is None else batch / row.runs[0].batch_size
+    return None if batch is None else batch / row.results[0].batch_size

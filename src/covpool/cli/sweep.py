@@ -15,7 +15,7 @@ from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import TrainingBar
 
 if TYPE_CHECKING:
-    from covpool.studies.sweep import Outcome, Planned, Row
+    from covpool.studies.sweep import Outcome, PlannedTraining, SweepRow
 
 RUNS, TABLE, PLOT = "sweep.jsonl", "sweep.csv", "sweep.png"
 
@@ -55,11 +55,11 @@ def command(
         raise typer.Exit(1)
 
 
-def _train(planned: "list[Planned]", console: Console) -> "list[Outcome]":
+def _train(planned: "list[PlannedTraining]", console: Console) -> "list[Outcome]":
     from covpool.engine.training import Stopped
     from covpool.studies.sweep import sweep
 
-    def announce(number: int, one: "Planned") -> None:
+    def announce(number: int, one: "PlannedTraining") -> None:
         say(console, f"{number + 1} of {len(planned)}: {one.run.name}")
 
     outcomes = []
@@ -98,7 +98,7 @@ def _show(outcomes: "list[Outcome]", folder: Path, console: Console) -> None:
     say(console, f"in {folder}: {', '.join(written)}")
 
 
-def _table(rows: "list[Row]") -> Table:
+def _table(rows: "list[SweepRow]") -> Table:
     cells = []
     for row in rows:
         counts = (str(len(row.outcomes)), str(len(row.outcomes) - len(row.sound) or UNKNOWN))
@@ -108,7 +108,7 @@ def _table(rows: "list[Row]") -> Table:
     return table((*keys, "runs", "failed", "top-1 %", "top-5 %"), cells, left=len(keys), caption=caption)
 
 
-def _mean(row: "Row", name: str) -> str:
+def _mean(row: "SweepRow", name: str) -> str:
     mean, deviation = row.mean(name), row.deviation(name)
     if mean is None:
         return UNKNOWN

@@ -8,43 +8,43 @@ import covpool
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
 
-SETS = "sets"  # subfolder: data sets, to be laid over a recipe
+SETS = "sets"  # subfolder with the settings of data sets, which are combined with a recipe
 
 
 def list_recipes() -> list[str]:
-    """The names of the recipes that come with covpool."""
+    """Return the names of the recipes that come with covpool."""
     return _names(recipe_folder())
 
 
 def list_sets() -> list[str]:
-    """The names of the data sets that can be laid over them: "finetune+cub"."""
+    """Return the names of the data sets that can be combined with a recipe, as in "finetune+cub"."""
     return _names(recipe_folder() / SETS)
 
 
 def find_recipe(source: str | Path, beside: Path | None = None) -> Path:
-    """The file of a recipe, given by its path or by its name alone.
+    """Find the file of a recipe by its path or its name.
 
     Args:
-        source: a TOML file, or one of `list_recipes()` or `list_sets()`.
-        beside: the folder that a relative path may start from, instead of the current one.
+        source: TOML file, or one of `list_recipes()` or `list_sets()`.
+        beside: Folder that a relative path may start from, besides the current one.
     """
     path = Path(source)
     ours = recipe_folder()
-    places = [path, ours / f"{source}.toml", ours / SETS / f"{source}.toml"]
-    for place in places if beside is None else [beside / path, *places]:
-        if place.is_file():
-            return place
+    candidates = [path, ours / f"{source}.toml", ours / SETS / f"{source}.toml"]
+    for candidate in candidates if beside is None else [beside / path, *candidates]:
+        if candidate.is_file():
+            return candidate
     if path.suffix or len(path.parts) > 1:
         raise FileNotFoundError(f"there is no recipe {str(source)!r}: expected a TOML file")
     names = [*list_recipes(), *list_sets()]
     raise CovpoolError(
-        f"there is no recipe named {str(source)!r}{did_you_mean(source, names)}; `covpool list --recipes` has all, a "
-        "file of your own is given by its path"
+        f"there is no recipe named {str(source)!r}{did_you_mean(source, names)}; `covpool list --recipes` "
+        "lists all; a file of your own is given by its path"
     )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file."""
+    """Read the tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -52,7 +52,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def recipe_folder() -> Path:
-    """Inside the package where it was installed, beside src/ where it is a checkout."""
+    """Return the folder of the recipes: inside an installed package, or beside src/ in a checkout."""
     package = Path(covpool.__file__).parent
     inside = package / "recipes"
     return inside if inside.is_dir() else package.parents[1] / "recipes"

@@ -1,4 +1,4 @@
-"""Feature maps of a frozen backbone, computed once and kept: what a probe trains its pools on."""
+"""Feature maps of a frozen backbone, computed once: a probe trains its pools on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Progress = Callable[[int, int], None]  # batches done, of how many
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Features of n pictures, and behind them, where they are for training, those of their mirror images.
+    """Feature maps of n images, for training followed by those of the flipped images.
 
     Attributes:
-        features: (n or 2 n, ...), as the backbone gives them, in the precision they are kept in.
-        targets: (n,), on the device where the pools are.
+        features: Output of the backbone in the precision of storage, (n or 2 n, ...).
+        targets: Targets of the images, (n,), on the device of the pools.
     """
 
     features: Tensor
@@ -31,11 +31,11 @@ class Maps:
         return len(self.targets)
 
     def to(self, device: torch.device, *, keep: Literal["device", "ram"] = "device") -> "Maps":
-        """The same for pools on a device, the features there too or in memory."""
+        """Return the maps for pools on a device, with the features on the device or in memory."""
         return Maps(self.features.to(device if keep == "device" else "cpu"), self.targets.to(device))
 
     def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """float32 features and classes of rows (b,) of `features`, on the device of the targets."""
+        """Return float32 features and targets of rows (b,) of `features`, on the device of the targets."""
         features = self.features.index_select(0, rows.to(self.features.device))
         return features.to(self.targets.device, non_blocking=True).float(), self.targets[rows % len(self)]
 

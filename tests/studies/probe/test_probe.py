@@ -1,4 +1,4 @@
-"""Pools compared on frozen features: the protocol, what is kept, and what is said of the results."""
+"""Comparing pools on frozen features: the protocol, the stored files and the summary."""
 
 import json
 import math
@@ -16,10 +16,10 @@ from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
 from covpool.studies._feature_maps import Maps, compute_maps
 from covpool.studies.probe import _inputs as module
-from covpool.studies.probe._choice import choose_lr, held_out
-from covpool.studies.probe._fit import Head, fit, logits
+from covpool.studies.probe._fit import HeadSpec, fit, logits
+from covpool.studies.probe._lr_choice import choose_lr, held_out
 from covpool.studies.probe._probe import probe
-from covpool.studies.probe._run import Run, pack, read_runs, rights
+from covpool.studies.probe._result import ProbeResult, pack, read_results, rights
 from covpool.studies.probe._settings import Probe, chosen_pools, read_probe
 from covpool.studies.probe._summary import summarize
 from tiny import make_tree
@@ -50,10 +50,10 @@ def settings(root: Path) -> Probe:
     return PROBE.changed(data=Data(root=str(root), workers=0))
 
 
-def result(pool: str, right: Iterable[Iterable[int]], **changes: object) -> list[Run]:
+def result(pool: str, right: Iterable[Iterable[int]], **changes: object) -> list[ProbeResult]:
     """The runs of a pool, one per row of `right`."""
     rows = [torch.tensor(list(row), dtype=torch.bool) for row in right]
-    runs = [Run(key="k", pool=pool, seed=s, top1=float(row.double().mean()), images=len(row), right=pack(row))
+    runs = [ProbeResult(key="k", pool=pool, seed=s, top1=float(row.double().mean()), images=len(row), right=pack(row))
             for s, row in enumerate(rows)]  # fmt: skip
     return [replace(run, **changes) for run in runs]  # type: ignore[arg-type]
 
@@ -141,14 +141,14 @@ class _Double(nn.Module):
 
 
 class TestFit:
-    def test_it_is_sgd_with_momentum_warm_up_cosine_and_clipping(self) -> None:
+    def test_sgd_with_momentum_warm_up_cosine_and_clipping(self) -> None:
         """Average pooling and full batches: softmax regression, written out in float64."""
         torch.manual_seed(0)
         maps = torch.randn(6, 5, 2, 2)
         targets = torch.tensor([0, 1, 2, 0, 1, 2])
         settings = PROBE.changed(epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
         settings = settings.changed(warmup_epochs=2.0, clip_norm=0.28)
-        head = Head("avg", {}, 5, "auto", None, 3)
+        head = HeadSpec("avg", {}, 5, "auto", None, 3)
         kept = Maps(torch.cat((maps, maps)), targets)  # the mirror image is the same, so the order has no influence
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
 
@@ -170,7 +170,7 @@ class TestFit:
         torch.testing.assert_close(found.weight.detach().double(), weight, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(found.bias.detach().double(), bias, atol=1e-5, rtol=1e-5)
 
-    def test_what_only_a_covariance_sees_is_learnt_by_covariance_pooling_alone(self) -> None:
+    def test_only_covariance_pooling_learns_from_correlations(self) -> None:
         torch.manual_seed(0)
         targets = torch.arange(120) % 2
         x = torch.randn(240, 4, 8, 8)
@@ -179,23 +179,23 @@ class TestFit:
         settings = PROBE.changed(epochs=10)
         accuracy = {}
         for name in ("avg", "isqrt"):
-            network = fit(Head(name, {}, 4, "auto", None, 2), maps, everything, settings, lr=1.0, seed=0).network
+            network = fit(HeadSpec(name, {}, 4, "auto", None, 2), maps, everything, settings, lr=1.0, seed=0).network
             accuracy[name] = float((logits(network, maps, everything).argmax(1) == targets).double().mean())
         assert accuracy["isqrt"] == 1.0 and accuracy["avg"] < 0.8
 
-    def test_the_same_seed_gives_the_same_and_leaves_torchs_random_numbers_alone(self) -> None:
+    def test_the_seed_decides_and_torchs_random_state_is_untouched(self) -> None:
         maps = Maps(torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
-        head = Head("netvlad", {"clusters": 4}, 5, "auto", 6, 3)  # starts from data
+        head = HeadSpec("netvlad", {"clusters": 4}, 5, "auto", 6, 3)  # starts from data
         before = torch.get_rng_state()
         one, two, other = (fit(head, maps, torch.arange(12), PROBE, lr=0.1, seed=s).network for s in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state())
         answers = [logits(network, maps, torch.arange(12)) for network in (one, two, other)]
         assert torch.equal(answers[0], answers[1]) and not torch.equal(answers[0], answers[2])
 
-    def test_divergence_is_dated(self) -> None:
+    def test_the_step_of_divergence_is_recorded(self) -> None:
         maps = Maps(1e3 * torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
         settings = PROBE.changed(epochs=10)
-        fitted = fit(Head("cov", {}, 5, "auto", None, 3), maps, torch.arange(12), settings, lr=1e30, seed=0)
+        fitted = fit(HeadSpec("cov", {}, 5, "auto", None, 3), maps, torch.arange(12), settings, lr=1e30, seed=0)
         assert fitted.diverged_at is not None and 1 <= fitted.diverged_at < 10
 
 
@@ -209,48 +209,48 @@ class TestChoice:
         asked = PROBE.changed(**changes)  # type: ignore[arg-type]
         targets = torch.arange(40) % 4
 
-        def judge(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
+        def evaluate(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
             assert sorted([*part.tolist(), *rest.tolist()]) == list(range(40)) and len(rest) == 8
             return next((a, 0.0) for known, a in accuracy.items() if math.isclose(known, lr))
 
-        tried = choose_lr(asked, targets, judge)
+        tried = choose_lr(asked, targets, evaluate)
         return tried.lr, list(tried.accuracies)
 
-    def test_the_best_on_held_out_pictures(self) -> None:
+    def test_the_best_on_held_out_images(self) -> None:
         assert self.choose({0.01: 0.3, 0.1: 0.5, 1.0: 0.4}, extend_lr=2) == (0.1, ["0.01", "0.1", "1"])
 
-    def test_beyond_an_edge_more_are_tried(self) -> None:
+    def test_more_rates_are_tried_beyond_an_edge(self) -> None:
         up = {0.01: 0.3, 0.1: 0.5, 1.0: 0.6, 10.0: 0.7, 100.0: 0.2}
         assert self.choose(up, extend_lr=2) == (10.0, ["0.01", "0.1", "1", "10", "100"])
         assert self.choose(up, extend_lr=0) == (1.0, ["0.01", "0.1", "1"])
 
-    def test_between_neighbours_it_is_refined(self) -> None:
+    def test_rates_between_neighbors_are_tried(self) -> None:
         peak = {0.01: 0.3, 0.1: 0.5, 1.0: 0.4, 0.0316: 0.45, 0.316: 0.6}
         assert self.choose(peak, refine_lr=True) == (0.316, ["0.01", "0.0316", "0.1", "0.316", "1"])
         edge = {0.01: 0.3, 0.1: 0.5, 1.0: 0.6, 0.316: 0.5}
         assert self.choose(edge, refine_lr=True) == (1.0, ["0.01", "0.1", "0.316", "1"])
 
-    def test_folds_hold_out_other_pictures_and_one_that_diverges_rules_out(self) -> None:
+    def test_folds_hold_out_other_images_and_divergence_rejects_a_rate(self) -> None:
         targets = torch.arange(40) % 4
         parts = torch.stack([held_out(targets, 0.25, fold) for fold in range(4)])
         assert int(parts.sum()) == 4 * 8
         assert int(parts.sum(0).max()) == 1  # no picture twice
 
-        def judge(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
+        def evaluate(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
             assert torch.equal(rest, parts[fold].nonzero().flatten())
             return {0.01: (0.5, 0.6), 0.1: (0.7, 0.3), 1.0: (0.9, -1.0)}[lr][fold], 0.0
 
-        tried = choose_lr(PROBE.changed(folds=2), targets, judge)
+        tried = choose_lr(PROBE.changed(folds=2), targets, evaluate)
         assert tried.lr == 0.01 and tried.accuracies == {"0.01": pytest.approx(0.55), "0.1": 0.5, "1": -1.0}
 
-    def test_where_all_diverge_smaller_ones_are_tried(self) -> None:
+    def test_smaller_rates_are_tried_if_all_diverge(self) -> None:
         lost = {0.01: -1.0, 0.1: -1.0, 1.0: -1.0, 0.001: 0.2, 0.0001: 0.1}
         lr, tried = self.choose(lost, extend_lr=2)
         assert lr == pytest.approx(0.001) and tried == ["0.0001", "0.001", "0.01", "0.1", "1"]
 
 
 class TestProbe:
-    def test_every_pool_with_every_seed_in_one_protocol(self, settings: Probe) -> None:
+    def test_every_pool_is_trained_with_every_seed(self, settings: Probe) -> None:
         runs = list(probe(settings, measure=lambda call, device: {"ms_per_batch": 1.0}))
         assert [(run.pool, run.seed) for run in runs] == [("avg", 0), ("avg", 1), ("isqrt", 0), ("isqrt", 1)]
         for run in runs:
@@ -261,7 +261,7 @@ class TestProbe:
         reduction = next(iter(sizes.values()))[1]
         assert sizes == {"avg": (8, reduction, 3 * 9), "isqrt": (36, reduction, 3 * 37)}
 
-    def test_known_results_are_not_made_again(self, settings: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_known_results_are_reused(self, settings: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
         first = list(probe(settings))
         made = list(probe(settings.changed(pools=("avg", "max")), known=[*first, replace(first[0], failed="lost")]))
         assert made[:2] == first[:2] and made[2].pool == "max"
@@ -274,7 +274,9 @@ class TestProbe:
         with pytest.raises(AssertionError, match="made again"):
             list(probe(settings.changed(epochs=3), known=first))
 
-    def test_kept_on_disk(self, settings: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_feature_maps_are_kept_on_disk(
+        self, settings: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked = settings.changed(pools=("avg",), seeds=(0,), lr=(0.1,), cache=str(tmp_path / "maps"))
         first = list(probe(asked))
         monkeypatch.setattr(module, "compute_maps", None)
@@ -283,15 +285,15 @@ class TestProbe:
 
     def test_a_pool_that_fails_does_not_stop_the_others(self, settings: Probe) -> None:
         runs = list(probe(settings.changed(pools=("lrbp:bottleneck=50", "avg"), seeds=(0,))))
-        assert "bottleneck <= 8" in runs[0].failed and not runs[1].failed
+        assert "number of channels, 8; got 50" in runs[0].failed and not runs[1].failed
 
-    def test_a_pool_of_scores(self, settings: Probe) -> None:
+    def test_a_pool_that_returns_scores(self, settings: Probe) -> None:
         (run,) = probe(settings.changed(pools=("lrbp:bottleneck=4:rank=2",), seeds=(0,), lr=(0.1,)))
         assert not run.failed and run.size == 16 and run.classifier_parameters == 0
 
 
 class TestSummary:
-    def test_what_cannot_be_told_apart_stands_together(self) -> None:
+    def test_pools_that_cannot_be_distinguished_are_grouped(self) -> None:
         good, alike, bad = [1] * 95 + [0] * 5, [0] * 2 + [1] * 94 + [0] * 4, [1] * 50 + [0] * 50
         runs = [
             *result("bad", [bad] * 3, size=1),
@@ -312,12 +314,12 @@ class TestSummary:
         assert rows[0].interval[0] < rows[0].top1 < rows[0].interval[1]
         assert "step 7" in rows[4].note and rows[5].note == "RuntimeError: no"
 
-    def test_a_learning_rate_at_the_edge_is_told(self) -> None:
+    def test_a_learning_rate_at_the_edge_is_noted(self) -> None:
         runs = result("avg", [[1, 0]], lr=10.0, lr_tried={"0.1": 0.2, "1": 0.3, "10": 0.4})
         assert "edge" in summarize(runs)[0].note
         assert not summarize([replace(runs[0], lr=1.0)])[0].note
 
-    def test_nothing_sound(self) -> None:
+    def test_all_pools_diverge(self) -> None:
         assert [row.group for row in summarize(result("avg", [[1, 0]], diverged_at=0))] == ["diverged"]
 
 
@@ -326,8 +328,8 @@ def test_results_in_a_file_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     lines = [{"suite": "steps", "name": "x"}, {**run.as_json(), "commit": "abc"}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"suite": "pro')
-    assert read_runs(path) == [run] and rights([run]).tolist() == [[1, 0, 1]]
-    assert read_runs(tmp_path / "none.jsonl") == []
+    assert read_results(path) == [run] and rights([run]).tolist() == [[1, 0, 1]]
+    assert read_results(tmp_path / "none.jsonl") == []
     path.write_text('{"suite": "probe", "key": "x"}\n')
     with pytest.raises(ValueError, match=r"a result in .*runs.jsonl must have key, pool, seed; .* has no pool"):
-        read_runs(path)
+        read_results(path)

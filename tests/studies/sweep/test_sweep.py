@@ -1,4 +1,4 @@
-"""A grid of trainings: what is tried, what is not made twice, and what is said of failures."""
+"""A grid of trainings: the points, skipping finished trainings, and failures."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from covpool.engine.training._run_folder import claim
 from covpool.recipe import read_recipe, to_toml
 from covpool.studies.sweep import _sweep as module
 from covpool.studies.sweep._axes import Axis, grid, read_axes
-from covpool.studies.sweep._sweep import Outcome, Planned, finished, folder_name, plan, sweep
+from covpool.studies.sweep._sweep import Outcome, PlannedTraining, finished, folder_name, plan, sweep
 from covpool.studies.sweep._table import plot_sweep, tabulate, write_csv, write_lines
 from tiny import make_tree, tiny_recipe
 
@@ -26,11 +26,11 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class PowerCutError(BaseException):
-    """What stands for one: nobody catches it."""
+    """Stands for a power cut: nothing catches it."""
 
 
 class TestAxes:
-    def test_lists_are_tried_value_by_value(self) -> None:
+    def test_values_of_a_list_are_tried_one_by_one(self) -> None:
         axes, fixed = read_axes(
             ["pool.name=[isqrt,avg]", "seed=[0,1,1]", "optimizer.lr=0.1", "schedule.milestones=[2, 3]", "name=[x"]
         )
@@ -38,7 +38,7 @@ class TestAxes:
         assert fixed == ["optimizer.lr=0.1", "schedule.milestones=[2, 3]", "name=[x"]
         assert grid(axes) == [{"pool.name": p, "seed": s} for p in ("isqrt", "avg") for s in ("0", "1")]
 
-    def test_settings_that_are_lists_are_tried_from_lists_of_lists(self) -> None:
+    def test_settings_that_take_lists_need_lists_of_lists(self) -> None:
         axes, fixed = read_axes(
             ["schedule.milestones=[[2], [2, 3]]", "pool.dims=[[8, 4]]", "stages.0.freeze=[features]", "train.ema=[0.9]"]
         )
@@ -70,7 +70,7 @@ class TestPlan:
             plan(recipe, ["optimizer.lr=0.1"], tmp_path)
         assert not list(tmp_path.iterdir())
 
-    def test_names_of_folders_hold_no_separators_and_differ_for_other_values(self) -> None:
+    def test_folder_names_have_no_separators_and_are_unique(self) -> None:
         values = ("a/b.pth", "a_b.pth", "a%2Fb.pth", "[8, 4]", "[8,_4]")
         names = [folder_name({"init.weights": value, "seed": "0"}) for value in values]
         assert names[0] == "init.weights=a%2Fb.pth,seed=0"
@@ -87,7 +87,7 @@ class TestPlan:
 
 
 class TestSweep:
-    def test_finished_is_skipped_interrupted_goes_on_failed_is_told(
+    def test_finished_is_skipped_interrupted_is_resumed_failure_is_reported(
         self, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings = ["pool.reduce_to=[4,8]", "seed=[0,1]"]
@@ -113,7 +113,7 @@ class TestSweep:
         monkeypatch.setattr(module, "train", train)
         begun: list[int] = []
 
-        def note(number: int, planned: Planned) -> None:
+        def note(number: int, planned: PlannedTraining) -> None:
             begun.append(number)
 
         again = list(sweep(plan(recipe, settings, tmp_path), on_run=note))
@@ -142,7 +142,7 @@ class TestTable:
         assert rows[0].deviation("top1") == pytest.approx(statistics.stdev([0.5, 0.7]))
         assert rows[1].deviation("top1") is None and rows[2].mean("top1") is None
 
-    def test_the_ten_splits_of_dtd_are_one_row(self) -> None:
+    def test_the_ten_splits_of_dtd_share_a_row(self) -> None:
         outcomes = [Outcome({"data.split": str(s)}, Path(str(s)), {"top1": s / 10}) for s in range(1, 11)]
         (row,) = tabulate(outcomes)
         assert row.mean("top1") == pytest.approx(0.55) and row.label == "all"

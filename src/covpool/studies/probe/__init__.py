@@ -2,17 +2,18 @@
 
 from covpool.studies.probe._plot import plot_probe
 from covpool.studies.probe._probe import probe
-from covpool.studies.probe._run import Run, read_runs
-from covpool.studies.probe._settings import read_probe
-from covpool.studies.probe._summary import GROUPS, Row, summarize
+from covpool.studies.probe._result import ProbeResult, read_results
+from covpool.studies.probe._settings import Probe, read_probe
+from covpool.studies.probe._summary import GROUPS, PoolSummary, summarize
 
 __all__ = [
     "GROUPS",
-    "Row",
-    "Run",
+    "PoolSummary",
+    "Probe",
+    "ProbeResult",
     "plot_probe",
     "probe",
     "read_probe",
-    "read_runs",
+    "read_results",
     "summarize",
 ]

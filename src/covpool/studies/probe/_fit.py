@@ -1,4 +1,4 @@
-"""One pool and a linear classifier trained on kept feature maps."""
+"""Training one pool and a linear classifier on stored feature maps."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from covpool.recipe import Optimizer, Schedule
 from covpool.studies._feature_maps import Maps
 from covpool.studies.probe._settings import Probe
 
-ROWS = 256  # scored at once
+ROWS = 256  # images per batch when scores are computed
 
 
 @dataclass(frozen=True)
-class Head:
-    """How a pool and a classifier are made for the features of a backbone."""
+class HeadSpec:
+    """How to build a pool and a classifier for the features of a backbone."""
 
     pool: str
     options: dict[str, Any]
@@ -31,30 +31,30 @@ class Head:
     classes: int
 
     def make(self) -> Network:
-        """A fresh one, on the CPU, of torch's random numbers: a network whose features are its input."""
+        """Build a new head on the CPU, as a network that takes feature maps. It uses torch's random numbers."""
         options = {"reduce_to": self.reduce_to, "layout": self.layout, **self.options}
         return Network(nn.Identity(), *make_head(self.pool, (self.channels,), self.classes, **options))
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What came of one training."""
+class FittedHead:
+    """A trained head."""
 
     network: Network
-    diverged_at: int | None  # the step with the first loss that is not finite
+    diverged_at: int | None  # first step whose loss is not finite
     seconds: float
 
 
-def fit(head: Head, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> Fitted:
-    """Train a fresh head on some of the pictures and on their mirror images.
+def fit(head: HeadSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> FittedHead:
+    """Train a new head on some images and their flipped copies.
 
     Args:
-        head: what is trained.
-        maps: of the training pictures, with their mirror images.
-        chosen: (m,), which pictures.
-        probe: the protocol.
-        lr: the learning rate at the beginning.
-        seed: of the first weights, the order and the mirroring.
+        head: Head to train.
+        maps: Feature maps of the training images and of their flipped copies.
+        chosen: Indices of the images to use, (m,).
+        probe: Settings of the protocol.
+        lr: Learning rate at the start.
+        seed: Seed of the initial weights, the order of images and the flips.
     """
     device = maps.targets.device
     start = time.perf_counter()
@@ -65,18 +65,18 @@ def fit(head: Head, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed
         _start_from_data(network, maps, rows, probe.descriptors)
         losses = _train(network, maps, rows, probe, lr)
     lost = (~losses.isfinite()).nonzero()
-    return Fitted(network, int(lost[0]) if len(lost) else None, time.perf_counter() - start)
+    return FittedHead(network, int(lost[0]) if len(lost) else None, time.perf_counter() - start)
 
 
 @torch.no_grad()
 def logits(network: Network, maps: Maps, chosen: Tensor) -> Tensor:  # -> (m, classes)
-    """Of some pictures, not mirrored."""
+    """Return the scores of some images, not flipped."""
     network.eval()
     return torch.cat([network(maps.batch(rows)[0]) for rows in chosen.to(maps.targets.device).split(ROWS)])
 
 
 def training_pass(network: Network, maps: Maps, batch_size: int) -> Callable[[], None]:
-    """Forward and backward of pool and classifier on one batch, for whoever measures what that costs."""
+    """Return a function that runs forward and backward of pool and classifier on one batch, to measure its cost."""
     x, y = maps.batch(torch.arange(min(batch_size, len(maps)), device=maps.targets.device))
     network.train()
 
@@ -89,7 +89,7 @@ def training_pass(network: Network, maps: Maps, batch_size: int) -> Callable[[],
 
 @torch.no_grad()
 def representation_size(network: Network, maps: Maps) -> int:
-    """The length of the vector that stands for a picture; of a pool that gives scores, of what it makes them from."""
+    """Return the length of the representation. For a pool that returns scores, this is the vector they are made of."""
     if network.pool.output == "features":
         return network.pool.out_features
     represent = cast(Callable[[Tensor], Tensor], network.pool.representation)
@@ -97,20 +97,20 @@ def representation_size(network: Network, maps: Maps) -> int:
 
 
 def _order(chosen: Tensor, count: int, probe: Probe, seed: int) -> Tensor:  # -> (steps, batch)
-    """The rows of `Maps.features` for every step: each epoch all pictures, the incomplete last batch left out."""
+    """Return the rows of `Maps.features` for every step. The incomplete last batch of an epoch is left out."""
     size = min(probe.batch_size, len(chosen))
     generator = torch.Generator().manual_seed(seed)
     epochs = []
     for _ in range(probe.epochs):
         order = chosen[torch.randperm(len(chosen), generator=generator)]
-        mirror = torch.randint(2, order.shape, generator=generator)
-        rows = order + count * mirror
+        flipped = torch.randint(2, order.shape, generator=generator)
+        rows = order + count * flipped
         epochs.append(rows[: len(rows) // size * size].view(-1, size))
     return torch.cat(epochs)
 
 
 def _train(network: Network, maps: Maps, rows: Tensor, probe: Probe, lr: float) -> Tensor:  # -> (steps,)
-    """All steps, without waiting for the device once; their losses."""
+    """Run all steps without synchronizing with the device, and return their losses."""
     network.train()
     settings = Optimizer(lr=lr, momentum=probe.momentum, weight_decay=probe.weight_decay, head_factor=probe.head_factor)
     optimizer = make_optimizer(network, settings)
@@ -131,9 +131,9 @@ def _train(network: Network, maps: Maps, rows: Tensor, probe: Probe, lr: float) 
 
 @torch.no_grad()
 def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> None:
-    """Let a pool that can start from descriptors, collected as the first training steps will see them.
+    """Initialize the pool from descriptors if it supports that, collected as the first training steps see them.
 
-    In training mode: only there has the batch norm of a fresh reduction the scale of the features.
+    The network is in training mode, in which the batch norm of a new reduction has the scale of the features.
     """
     start = getattr(network.pool, "init_from", None)
     if start is None:
@@ -142,7 +142,7 @@ def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> 
     found: list[Tensor] = []
     for row in rows:
         found.append(network.pool.descriptors(maps.batch(row)[0]))
-        if sum(map(len, found)) >= 4 * count:  # more than are wanted, so that they come from many pictures
+        if sum(map(len, found)) >= 4 * count:  # more than needed, so that they come from many images
             break
     every = torch.cat(found)
     start(every[torch.randperm(len(every))[:count].to(every.device)])

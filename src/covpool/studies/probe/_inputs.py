@@ -1,32 +1,30 @@
-"""What all trainings of a probe share: the backbone, the heads, the kept feature maps."""
+"""What all trainings of a probe share: the backbone, the heads and the feature maps."""
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from covpool._errors import CovpoolError
+from covpool._progress import OnProgress
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, make_features
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
-from covpool.studies.probe._fit import Head
+from covpool.studies.probe._fit import HeadSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
-IMAGES = 64  # at once through the backbone
-# What a result does not depend on, or what is told in another way: the pool, the seed, the digest of the weights.
+IMAGES = 64  # images per batch of the backbone
+# Settings that a result does not depend on, or that are recorded otherwise: pool, seed, digest of the weights.
 NOT_IN_KEY = ("pools", "seeds", "keep", "cache", "weights")
-
-Progress = Callable[[str, int, int], None]  # what is done, how many of how many
 
 
 def make_backbone(settings: Probe) -> Backbone:
-    """The features of the backbone, without its pool and classifier."""
+    """Build the backbone, without its pool and classifier."""
     features = make_features(
         settings.backbone,
         keep_last_stride=settings.keep_last_stride,
@@ -38,12 +36,12 @@ def make_backbone(settings: Probe) -> Backbone:
     return features
 
 
-def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, Head]:
-    """Every pool, built once, so that a mistake in its options comes to light before the work begins."""
+def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, HeadSpec]:
+    """Describe the head of every pool, and build each once to find mistakes in options before the work begins."""
     (channels,) = backbone.channels
     width = settings.reduce_to or None
     heads = {
-        label: Head(name, options, channels, backbone.layout, width, classes)
+        label: HeadSpec(name, options, channels, backbone.layout, width, classes)
         for label, (name, options) in chosen_pools(settings).items()
     }
     for label, head in heads.items():
@@ -55,9 +53,9 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
 
 
 def make_maps(
-    settings: Probe, splits: Splits, backbone: Backbone, device: torch.device, on_progress: Progress
+    settings: Probe, splits: Splits, backbone: Backbone, device: torch.device, on_progress: OnProgress
 ) -> tuple[Maps, Maps]:
-    """Of the training pictures, with their mirror images, and of the test pictures."""
+    """Compute the feature maps of the training images and their flipped copies, and of the test images."""
 
     def compute(images: Images, what: str, mirrored: bool) -> Maps:
         return compute_maps(
@@ -79,7 +77,7 @@ def make_maps(
 
 
 def _features(settings: Probe) -> dict[str, Any]:
-    """All that the features of a picture depend on."""
+    """Return everything that the features of an image depend on."""
     told = settings.model_dump(mode="json")
     digest = file_digest(Path(settings.weights)) if settings.weights else ""
     names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
@@ -87,10 +85,10 @@ def _features(settings: Probe) -> dict[str, Any]:
 
 
 def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:
-    """A short name for all that a result depends on but the pool and the seed."""
+    """Return a digest of everything that a result depends on, except the pool and the seed."""
     told: dict[str, Any] = settings.model_dump(mode="json")
     told = {name: value for name, value in told.items() if name not in NOT_IN_KEY}
-    told |= _features(settings)  # which has the digest of the weights, wherever they lie
+    told |= _features(settings)  # includes the digest of the weights, which does not depend on their path
     told["data"] = {name: told["data"][name] for name in ("name", "split", "train_on", "test_on", "broken")}
     told["images"] = [[path.name for path in images.paths] for images in (splits.train, splits.test)]
     told["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

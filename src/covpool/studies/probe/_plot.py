@@ -1,4 +1,4 @@
-"""The picture of a probe: accuracy against the size of the representation."""
+"""The plot of a probe: accuracy and representation size of every pool."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -6,18 +6,18 @@ from pathlib import Path
 
 from covpool._check import require
 from covpool._errors import CovpoolError
-from covpool.studies.probe._summary import GROUPS, Row
+from covpool.studies.probe._summary import GROUPS, PoolSummary
 
 COLORS = {"best": "tab:green", "worse": "tab:blue", "diverged": "tab:red"}
 
 
-def plot_probe(rows: Sequence[Row], path: Path, title: str = "") -> None:
-    """Draw every pool with the 95 % interval of its accuracy; those that failed have no place in it.
+def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None:
+    """Plot every pool with the 95 % interval of its accuracy. Pools that failed are left out.
 
     Args:
-        rows: of `summarize`.
-        path: the picture to write.
-        title: over it.
+        rows: Summaries of `summarize`.
+        path: Image file to write.
+        title: Title of the plot.
     """
     shown = [row for row in rows if row.group in COLORS]
     if not shown:
@@ -30,17 +30,17 @@ def plot_probe(rows: Sequence[Row], path: Path, title: str = "") -> None:
         1, 2, figsize=(11, height), layout="constrained", sharey=True, width_ratios=(3, 1)
     )
     for at, row in zip(places, reversed(shown), strict=True):
-        if row.group == "diverged":  # its accuracy would only stretch the axis
+        if row.group == "diverged":  # its accuracy would stretch the axis
             left.text(0.01, at, "diverged", color=COLORS[row.group], va="center", transform=left.get_yaxis_transform())
         else:
             low, high = row.interval
             error = [[100 * (row.top1 - low)], [100 * (high - row.top1)]]
             left.errorbar(100 * row.top1, at, xerr=error, fmt="o", capsize=3, color=COLORS[row.group])
-        right.barh(at, row.runs[0].size, color=COLORS[row.group], alpha=0.7)
+        right.barh(at, row.results[0].size, color=COLORS[row.group], alpha=0.7)
     left.set_yticks(places, labels)
     left.tick_params(axis="y", labelsize=9)
     left.set_xlabel("top-1 accuracy, %, with 95 % interval")
-    right.set_xlabel("numbers kept")
+    right.set_xlabel("size of the representation")
     right.set_xscale("log")
     for panel in (left, right):
         panel.grid(alpha=0.3, axis="x")
@@ -53,7 +53,7 @@ def plot_probe(rows: Sequence[Row], path: Path, title: str = "") -> None:
 
 
 def _places(labels: Sequence[str]) -> list[float]:
-    """Where rows stand, with room for labels of several lines.
+    """Return the positions of rows, with room for labels of several lines.
 
     >>> _places(["avg", "a:\\nb", "max"])
     [0.0, 1.3, 2.6]
@@ -64,7 +64,7 @@ def _places(labels: Sequence[str]) -> list[float]:
 
 
 def _wrapped(label: str, width: int = 40) -> str:
-    """A pool with its options, broken between them into lines.
+    """Break the label of a pool into lines between its options.
 
     >>> _wrapped("improved_bcnn:forward=newton_schulz:backward=iterative_lyapunov").split("\\n")
     ['improved_bcnn:forward=newton_schulz:', 'backward=iterative_lyapunov']

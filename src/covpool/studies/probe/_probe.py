@@ -1,4 +1,4 @@
-"""Probe: which pool suits a backbone and a data set, found on frozen features in minutes."""
+"""Probe: compare pools on the frozen features of a backbone, in minutes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,35 +8,32 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from covpool._progress import OnProgress, discard
 from covpool.data.sets import open_data
 from covpool.models import Network
 from covpool.studies._feature_maps import Maps
-from covpool.studies.probe._choice import Tried, choose_lr
-from covpool.studies.probe._fit import Head, fit, logits, representation_size, training_pass
-from covpool.studies.probe._inputs import Progress, make_backbone, make_heads, make_maps, settings_key
-from covpool.studies.probe._run import Run, pack
+from covpool.studies.probe._fit import HeadSpec, fit, logits, representation_size, training_pass
+from covpool.studies.probe._inputs import make_backbone, make_heads, make_maps, settings_key
+from covpool.studies.probe._lr_choice import LrChoice, choose_lr
+from covpool.studies.probe._result import ProbeResult, pack
 from covpool.studies.probe._settings import Probe
 
 Measure = Callable[[Callable[[], None], torch.device], dict[str, float | None]]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """All that the trainings share."""
+class ProbeInputs:
+    """Everything that the trainings share."""
 
     probe: Probe
-    heads: dict[str, Head]
+    heads: dict[str, HeadSpec]
     train: Maps
     test: Maps
     key: str
 
 
-def no_progress(what: str, done: int, of: int) -> None:
-    """For who does not want to be told."""
-
-
 def no_costs(call: Callable[[], None], device: torch.device) -> dict[str, float | None]:
-    """For who does not want to wait for measurements."""
+    """Measure nothing."""
     return {}
 
 
@@ -44,24 +41,24 @@ def probe(
     settings: Probe,
     *,
     device: torch.device | str = "cpu",
-    known: Iterable[Run] = (),
+    known: Iterable[ProbeResult] = (),
     measure: Measure = no_costs,
-    on_progress: Progress = no_progress,
-) -> Iterator[Run]:
+    on_progress: OnProgress = discard,
+) -> Iterator[ProbeResult]:
     """Train every pool with every seed on the feature maps of one frozen backbone.
 
-    For each pool the learning rate is chosen first, on held-out parts of the training pictures; then it
-    is trained on all of them. The test pictures are seen once, by the trained head.
+    The learning rate of each pool is chosen on held-out training images. Then the pool is trained on all training
+    images. The test images are used once, to evaluate the trained head.
 
     Args:
-        settings: of `read_probe`.
-        device: where the backbone and the pools are.
-        known: earlier results; those made with the same settings are given out again instead of made again.
-        measure: tells the costs of forward and backward of pool and classifier, such as {"ms_per_batch": ...}.
-        on_progress: is told what is going on.
+        settings: Settings of `read_probe`.
+        device: Device of the backbone and the pools.
+        known: Earlier results. Those with the same settings are reused.
+        measure: Measures the cost of forward and backward of pool and classifier, such as {"ms_per_batch": ...}.
+        on_progress: Called with the progress.
 
     Yields:
-        a result per pool and seed, as soon as it is there. A pool that fails gives one that says why.
+        One result per pool and seed, as soon as it is known. The result of a pool that fails says why.
     """
     device = torch.device(device)
     splits = open_data(settings.data)
@@ -70,14 +67,14 @@ def probe(
     key = settings_key(settings, splits, device)
     found = {(run.pool, run.seed): run for run in known if run.key == key and not run.failed}
     total, done = len(heads) * len(settings.seeds), 0
-    prepared: Prepared | None = None
+    prepared: ProbeInputs | None = None
     for label in heads:
         for seed in settings.seeds:
             on_progress(f"{label}, seed {seed}", done, total)
             done += 1
             if (label, seed) not in found:
                 if prepared is None:
-                    prepared = Prepared(
+                    prepared = ProbeInputs(
                         settings, heads, *make_maps(settings, splits, backbone, device, on_progress), key
                     )
                 found[label, seed] = _guarded(prepared, label, seed, found, measure)
@@ -85,33 +82,35 @@ def probe(
     on_progress("done", total, total)
 
 
-def _guarded(prepared: Prepared, label: str, seed: int, found: dict[tuple[str, int], Run], measure: Measure) -> Run:
-    """One result; what the pool raises becomes one that says so, and the other pools go on."""
+def _guarded(
+    prepared: ProbeInputs, label: str, seed: int, found: dict[tuple[str, int], ProbeResult], measure: Measure
+) -> ProbeResult:
+    """Compute one result. An error of the pool becomes a result that states it, so that other pools go on."""
     try:
         before = next((run for (name, _), run in found.items() if name == label and not run.failed), None)
         return _run(prepared, label, seed, before, measure)
     except (RuntimeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Run(key=prepared.key, pool=label, seed=seed, failed=reason)
+        return ProbeResult(key=prepared.key, pool=label, seed=seed, failed=reason)
 
 
-def _run(prepared: Prepared, label: str, seed: int, before: Run | None, measure: Measure) -> Run:
-    """Train one pool with one seed on all training pictures and judge it on the test."""
+def _run(prepared: ProbeInputs, label: str, seed: int, before: ProbeResult | None, measure: Measure) -> ProbeResult:
+    """Train one pool with one seed on all training images and evaluate it on the test images."""
     settings, head, train, test = prepared.probe, prepared.heads[label], prepared.train, prepared.test
     device = train.targets.device
     if before is None:
-        tried = choose_lr(settings, train.targets, partial(_held_out, prepared, head))
+        choice = choose_lr(settings, train.targets, partial(_held_out, prepared, head))
     else:
-        tried = Tried(before.lr, before.lr_tried)
-    fitted = fit(head, train, torch.arange(len(train)), settings, lr=tried.lr, seed=seed)
+        choice = LrChoice(before.lr, before.lr_tried)
+    fitted = fit(head, train, torch.arange(len(train)), settings, lr=choice.lr, seed=seed)
     answers = logits(fitted.network, test, torch.arange(len(test)))
     right = (answers.argmax(1) == test.targets) & answers.isfinite().all(1)
-    return Run(
+    return ProbeResult(
         key=prepared.key,
         pool=label,
         seed=seed,
-        lr=tried.lr,
-        lr_tried=tried.accuracies,
+        lr=choice.lr,
+        lr_tried=choice.accuracies,
         top1=float(right.double().mean()),
         images=len(test),
         right=pack(right),
@@ -125,8 +124,10 @@ def _run(prepared: Prepared, label: str, seed: int, before: Run | None, measure:
     )
 
 
-def _held_out(prepared: Prepared, head: Head, lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
-    """Accuracy and loss on the training pictures `rest`, learnt from the others, `part`; -1 if it diverged."""
+def _held_out(
+    prepared: ProbeInputs, head: HeadSpec, lr: float, fold: int, part: Tensor, rest: Tensor
+) -> tuple[float, float]:
+    """Train on the images `part` and return accuracy and loss on the images `rest`; -1 if the training diverges."""
     fitted = fit(head, prepared.train, part, prepared.probe, lr=lr, seed=fold)
     answers = logits(fitted.network, prepared.train, rest)
     targets = prepared.train.targets[rest.to(answers.device)]

@@ -1,4 +1,4 @@
-"""What the results of a probe say together: accuracies with intervals, and which pools cannot be told apart."""
+"""Summary of a probe: accuracies with intervals, and which pools cannot be distinguished."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from torch import zeros_like
 
 from covpool.engine.evaluation import Interval, paired_bootstrap
-from covpool.studies.probe._run import Run, rights
+from covpool.studies.probe._result import ProbeResult, rights
 
 Group = Literal["best", "worse", "diverged", "failed"]
 GROUPS: dict[Group, str] = {
@@ -19,18 +19,18 @@ GROUPS: dict[Group, str] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PoolSummary:
     """One pool over all seeds.
 
     Attributes:
-        pool: its label.
-        group: where it stands; within a group nothing is ranked.
-        top1: mean over the seeds.
-        interval: of it, 95 %, over other seeds and other test pictures.
-        to_best: the interval of its accuracy minus that of the pool with the highest mean.
-        to_reference: of its accuracy minus that of the reference pool; None without one.
-        runs: one per seed.
-        note: what is to be known of it.
+        pool: Label of the pool.
+        group: Group of the pool. Pools of a group are not ranked.
+        top1: Mean accuracy over the seeds.
+        interval: 95 % interval of the accuracy over seeds and test images.
+        to_best: 95 % interval of the difference to the pool with the highest mean.
+        to_reference: 95 % interval of the difference to the reference pool; None without one.
+        results: One result per seed.
+        note: A warning, or the reason of a failure.
     """
 
     pool: str
@@ -39,31 +39,32 @@ class Row:
     interval: Interval = (0.0, 0.0)
     to_best: Interval = (0.0, 0.0)
     to_reference: Interval | None = None
-    runs: tuple[Run, ...] = ()
+    results: tuple[ProbeResult, ...] = ()
     note: str = ""
 
     def cost(self, name: str) -> float | None:
-        """What was measured of one batch."""
-        return next((run.costs[name] for run in self.runs if name in run.costs), None)
+        """Return a measured cost of one batch."""
+        return next((one.costs[name] for one in self.results if name in one.costs), None)
 
     @property
     def seconds(self) -> float:
-        return sum(run.seconds for run in self.runs) / max(len(self.runs), 1)
+        """Mean time of a training."""
+        return sum(one.seconds for one in self.results) / max(len(self.results), 1)
 
 
-def summarize(runs: Iterable[Run], *, reference: str = "avg") -> list[Row]:
-    """A row per pool, group by group, within a group by the size of the representation.
+def summarize(results: Iterable[ProbeResult], *, reference: str = "avg") -> list[PoolSummary]:
+    """Summarize every pool, sorted by group and then by the size of the representation.
 
-    A pool belongs to the best where the paired bootstrap interval of its difference to the highest mean holds zero. A
-    pool with a seed that failed or diverged is not compared with the others.
+    A pool is in the group of the best if the paired bootstrap interval of its difference to the highest mean contains
+    zero. A pool with a seed that failed or diverged is not compared with the others.
 
     Args:
-        runs: of `probe`; every pool with the same seeds.
-        reference: the pool that the others are compared with besides the best.
+        results: Results of `probe`, with the same seeds for every pool.
+        reference: Pool that the others are compared with, besides the best.
     """
-    by_pool: dict[str, list[Run]] = {}
-    for run in runs:
-        by_pool.setdefault(run.pool, []).append(run)
+    by_pool: dict[str, list[ProbeResult]] = {}
+    for one in results:
+        by_pool.setdefault(one.pool, []).append(one)
     sound = {pool: own for pool, own in by_pool.items() if not any(r.failed or r.diverged_at is not None for r in own)}
     best = max(sound, key=lambda pool: _mean(sound[pool]), default=None)
     rows = []
@@ -74,7 +75,7 @@ def summarize(runs: Iterable[Run], *, reference: str = "avg") -> list[Row]:
         right = rights(own)
         to_best = paired_bootstrap(right, rights(sound[best]))
         rows.append(
-            Row(
+            PoolSummary(
                 pool,
                 "best" if to_best[1] >= 0 else "worse",
                 _mean(own),
@@ -86,25 +87,26 @@ def summarize(runs: Iterable[Run], *, reference: str = "avg") -> list[Row]:
             )
         )
     order = list(GROUPS)
-    return sorted(rows, key=lambda row: (order.index(row.group), row.runs[0].size, row.pool))
+    return sorted(rows, key=lambda row: (order.index(row.group), row.results[0].size, row.pool))
 
 
-def _mean(runs: Sequence[Run]) -> float:
-    return sum(run.top1 for run in runs) / len(runs)
+def _mean(results: Sequence[ProbeResult]) -> float:
+    return sum(one.top1 for one in results) / len(results)
 
 
-def _unsound(pool: str, runs: list[Run]) -> Row:
-    failed = next((run.failed for run in runs if run.failed), "")
+def _unsound(pool: str, results: list[ProbeResult]) -> PoolSummary:
+    failed = next((one.failed for one in results if one.failed), "")
     if failed:
-        return Row(pool, "failed", runs=tuple(runs), note=failed)
-    lost = ", ".join(f"seed {run.seed} at step {run.diverged_at}" for run in runs if run.diverged_at is not None)
-    right = rights(runs)
+        return PoolSummary(pool, "failed", results=tuple(results), note=failed)
+    lost = ", ".join(f"seed {one.seed} at step {one.diverged_at}" for one in results if one.diverged_at is not None)
+    right = rights(results)
     interval = paired_bootstrap(right, zeros_like(right))
-    return Row(pool, "diverged", _mean(runs), interval, runs=tuple(runs), note=f"loss not finite: {lost}")
+    note = f"loss not finite: {lost}"
+    return PoolSummary(pool, "diverged", _mean(results), interval, results=tuple(results), note=note)
 
 
-def _edge(run: Run) -> str:
-    """A warning where the best learning rate may lie outside of those that were tried."""
-    tried = sorted(map(float, run.lr_tried))
-    at_edge = len(tried) > 1 and run.lr in (tried[0], tried[-1])
+def _edge(result: ProbeResult) -> str:
+    """Warn if the best learning rate may be outside the range that was tried."""
+    tried = sorted(map(float, result.lr_tried))
+    at_edge = len(tried) > 1 and result.lr in (tried[0], tried[-1])
     return "lr at the edge of those tried" if at_edge else ""

@@ -1,4 +1,4 @@
-"""The settings of a sweep as they are typed: which of them is a list of values to try, and the grid of all of them."""
+"""The settings of a sweep: which of them are lists of values to try, and the grid of all combinations."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from covpool._errors import CovpoolError
 from covpool._settings import is_list
 from covpool.recipe import Recipe, listed
 
-REPEATS = ("seed", "data.split")  # what is averaged over: it makes no other method of it
+REPEATS = ("seed", "data.split")  # settings that results are averaged over
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One setting and the values that it goes through, as they would be typed."""
+    """One setting and its values, as they are typed on the command line."""
 
     key: str
     values: tuple[str, ...]
 
 
-Point = dict[str, str]  # key -> value, one of every axis
+Point = dict[str, str]  # one value of every axis, by key
 
 
 def read_axes(settings: Iterable[str]) -> tuple[list[Axis], list[str]]:
-    """The settings with a list of values to try, and the others.
+    """Separate settings with a list of values to try from the others.
 
-    A list is tried value by value where the setting is not a list itself; of a setting that is one, such as
-    `schedule.milestones`, and of an option of a pool that takes one, it is written as a list of lists.
+    The values of a list are tried one by one. For a setting that takes a list itself, such as `schedule.milestones`, or
+    an option of a pool that takes one, the values are written as a list of lists.
 
     >>> read_axes(["pool.alpha=[0.3,0.5]", "seed=[0,1]", "train.epochs=2", "schedule.milestones=[3,5]"])[0]
     [Axis(key='pool.alpha', values=('0.3', '0.5')), Axis(key='seed', values=('0', '1'))]
@@ -49,7 +49,7 @@ def read_axes(settings: Iterable[str]) -> tuple[list[Axis], list[str]]:
 
 
 def grid(axes: Iterable[Axis]) -> list[Point]:
-    """Every combination, the last axis changing fastest."""
+    """Return every combination. The last axis changes fastest."""
     axes = list(axes)
     return [
         dict(zip([axis.key for axis in axes], values, strict=True)) for values in product(*(a.values for a in axes))
@@ -57,7 +57,7 @@ def grid(axes: Iterable[Axis]) -> list[Point]:
 
 
 def _typed_again(value: object) -> str:
-    """A value of a list as it would be typed alone."""
+    """Write a value of a list as it is typed alone."""
     if isinstance(value, list):
         return f"[{', '.join(map(_typed_again, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Sweep: the trainings of a grid of settings, one after another."""
+"""Sweep: train a grid of settings, one training after another."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ from covpool.studies.sweep._axes import Point, grid, read_axes
 
 Status = Literal["finished", "failed"]
 METRICS = ("top1", "top3", "top5", "loss", "best")
-# One after another on one device: several at once are several calls of `covpool train`.
+# Trainings run one after another on one device. To run several at once, call `covpool train` several times.
 ONE_DEVICE = "devices.devices=1"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one training of a sweep.
+    """The result of one training of a sweep.
 
     Attributes:
-        point: its settings on the axes.
-        run: its folder.
-        metrics: of the last evaluation: top1, top3, top5, loss; and best, the best epoch's top-1.
-        seconds: it took.
-        failed: why there are none.
+        point: Settings on the axes.
+        run: Folder of the run.
+        metrics: Metrics of the last evaluation: top1, top3, top5, loss; and best, the top-1 of the best epoch.
+        seconds: Time of the training.
+        failed: Why there are no metrics.
     """
 
     point: Point
@@ -37,25 +37,26 @@ class Outcome:
 
     @property
     def status(self) -> Status:
+        """Whether the training finished or failed."""
         return "failed" if self.failed else "finished"
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A training that is to be made."""
+class PlannedTraining:
+    """A training to run."""
 
     point: Point
     recipe: Recipe
     run: Path
 
 
-def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[Planned]:
-    """All trainings of a sweep, every recipe checked before the first begins.
+def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[PlannedTraining]:
+    """Plan all trainings of a sweep, and check every recipe before the first training begins.
 
     Args:
-        source: the recipe, see `read_recipe`.
-        settings: "key=value", or "key=[a, b]" for values to try.
-        folder: of the sweep; every training has one in it.
+        source: Recipe, as for `read_recipe`.
+        settings: Settings "key=value", or "key=[a, b]" for values to try.
+        folder: Folder of the sweep, with one folder per training in it.
 
     >>> import tempfile
     >>> recipe = Path(tempfile.mkdtemp(), "mine.toml")
@@ -69,30 +70,30 @@ def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[Plan
     planned = []
     for point in grid(axes):
         recipe = read_recipe(source, [ONE_DEVICE, *fixed, *(f"{key}={value}" for key, value in point.items())])
-        planned.append(Planned(point, recipe, folder / folder_name(point)))
+        planned.append(PlannedTraining(point, recipe, folder / folder_name(point)))
     for one in planned:
         _check_same(one)
     return planned
 
 
 def sweep(
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTraining],
     *,
-    on_run: Callable[[int, Planned], None] = lambda number, planned: None,
+    on_run: Callable[[int, PlannedTraining], None] = lambda number, planned: None,
     on_event: Callable[[Event], None] = ignore,
 ) -> Iterator[Outcome]:
-    """Make all trainings; what is finished is not made again, what was interrupted goes on.
+    """Run all trainings. Finished ones are skipped and interrupted ones are resumed.
 
     Args:
-        planned: of `plan`.
-        on_run: is told before each training, with its number.
-        on_event: of the trainings, see `train`.
+        planned: Trainings of `plan`.
+        on_run: Called before each training, with its number.
+        on_event: Called with the events of the trainings, as in `train`.
 
     Yields:
-        what came of each. One that fails says why, and the others go on.
+        The outcome of each training. If one fails, its outcome says why and the others go on.
 
     Raises:
-        Stopped: by Ctrl-C, after the state was saved.
+        Stopped: Ctrl-C was pressed, and the state was saved.
     """
     for number, one in enumerate(planned):
         found = finished(one)
@@ -102,8 +103,8 @@ def sweep(
         yield found
 
 
-def finished(one: Planned) -> Outcome | None:
-    """What came of a training that has reached its end; None before."""
+def finished(one: PlannedTraining) -> Outcome | None:
+    """Return the outcome of a finished training, else None."""
     end = next((event for event in read_log(one.run / LOG_FILE) if event["event"] == "end"), None)
     if end is None:
         return None
@@ -112,7 +113,7 @@ def finished(one: Planned) -> Outcome | None:
 
 
 def folder_name(point: Point) -> str:
-    """The settings in the name of a folder, another for every point; what is special in a path is written as in a URL.
+    """Return a folder name that is different for every point. Special characters are written as in a URL.
 
     >>> folder_name({"init.weights": "nets/a.pth", "seed": "0"})
     'init.weights=nets%2Fa.pth,seed=0'
@@ -120,7 +121,7 @@ def folder_name(point: Point) -> str:
     return ",".join(f"{key}={quote(value, safe=',+[]')}" for key, value in point.items())
 
 
-def _train(one: Planned, on_event: Callable[[Event], None]) -> Outcome:
+def _train(one: PlannedTraining, on_event: Callable[[Event], None]) -> Outcome:
     try:
         train(one.recipe, one.run, resume=(one.run / RECIPE_FILE).is_file(), on_event=on_event)
     except Exception as error:
@@ -130,13 +131,13 @@ def _train(one: Planned, on_event: Callable[[Event], None]) -> Outcome:
     return found
 
 
-def _check_same(one: Planned) -> None:
-    """Refuse a folder in which a training with other settings lies."""
+def _check_same(one: PlannedTraining) -> None:
+    """Refuse a folder that holds a training with other settings."""
     if (one.run / RECIPE_FILE).is_file() and _essence(read_recipe(one.run / RECIPE_FILE)) != _essence(one.recipe):
         raise CovpoolError(f"{one.run} holds a training with other settings: name another --out, or remove it")
 
 
 def _essence(recipe: Recipe) -> Recipe:
-    """A recipe without what its result does not depend on."""
+    """Return the recipe without the settings that its result does not depend on."""
     data = {"root": str(Path(recipe.data.root).expanduser().resolve()), "workers": 0}
     return recipe.changed(data=data, devices=Devices(), train={"log_every": 1, "save_every": 0})

@@ -1,4 +1,4 @@
-"""What the trainings of a sweep say together: mean and deviation over seeds and splits, as a table and a plot."""
+"""Summary of a sweep: mean and standard deviation over seeds and splits, as a table and a plot."""
 
 import csv
 import json
@@ -17,12 +17,12 @@ FIGURES = ("top1", "top3", "top5", "best")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting of a sweep over its repeats.
+class SweepRow:
+    """One point of the grid over its repeats.
 
     Attributes:
-        point: its settings, without those that are averaged over.
-        outcomes: of its trainings.
+        point: Settings, without those that results are averaged over.
+        outcomes: Outcomes of its trainings.
     """
 
     point: Point
@@ -30,18 +30,21 @@ class Row:
 
     @property
     def label(self) -> str:
+        """The settings in one line."""
         return ", ".join(f"{key}={value}" for key, value in self.point.items()) or "all"
 
     @property
     def sound(self) -> list[Outcome]:
+        """The outcomes that did not fail."""
         return [outcome for outcome in self.outcomes if not outcome.failed]
 
     def mean(self, figure: str) -> float | None:
+        """Return the mean over the repeats; None without any."""
         values = self._values(figure)
         return statistics.mean(values) if values else None
 
     def deviation(self, figure: str) -> float | None:
-        """The standard deviation over the repeats (n - 1 in the denominator); None for fewer than two."""
+        """Return the standard deviation over the repeats (n - 1 in the denominator); None for fewer than two."""
         values = self._values(figure)
         return statistics.stdev(values) if len(values) > 1 else None
 
@@ -49,17 +52,17 @@ class Row:
         return [outcome.metrics[figure] for outcome in self.sound if figure in outcome.metrics]
 
 
-def tabulate(outcomes: Sequence[Outcome]) -> list[Row]:
-    """A row per setting, in the order of the grid; seeds and splits are put together."""
+def tabulate(outcomes: Sequence[Outcome]) -> list[SweepRow]:
+    """Return one row per point, in the order of the grid. Seeds and splits share a row."""
     rows: dict[tuple[tuple[str, str], ...], list[Outcome]] = {}
     for outcome in outcomes:
         key = tuple((name, value) for name, value in outcome.point.items() if name not in REPEATS)
         rows.setdefault(key, []).append(outcome)
-    return [Row(dict(key), tuple(own)) for key, own in rows.items()]
+    return [SweepRow(dict(key), tuple(own)) for key, own in rows.items()]
 
 
-def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """A line per setting: means and deviations."""
+def write_csv(rows: Sequence[SweepRow], path: Path) -> None:
+    """Write one line per row, with means and standard deviations."""
     keys = list(rows[0].point)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -73,7 +76,7 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
 
 
 def write_lines(outcomes: Sequence[Outcome], path: Path, about: dict[str, Any]) -> None:
-    """A JSON object a line, one per training, each with what is said of all."""
+    """Write one JSON line per training. Each includes the entries of `about`."""
     lines = [
         {"suite": "sweep", **about, "settings": o.point, "run": o.run.name, "status": o.status}
         | {"reason": o.failed or None, "seconds": o.seconds, **o.metrics}
@@ -82,8 +85,8 @@ def write_lines(outcomes: Sequence[Outcome], path: Path, about: dict[str, Any]) 
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def plot_sweep(rows: Sequence[Row], path: Path, title: str = "") -> None:
-    """Top-1 accuracy against the first setting, a line for each value of the others; bars are standard deviations."""
+def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
+    """Plot top-1 accuracy against the first setting, with one line per value of the others and standard deviations."""
     shown = [row for row in rows if row.sound]
     if not shown:
         raise CovpoolError("no training of the sweep has a result: there is nothing to plot")
@@ -91,7 +94,7 @@ def plot_sweep(rows: Sequence[Row], path: Path, title: str = "") -> None:
     axis_key = next(iter(shown[0].point), None)
     ticks = list(dict.fromkeys(row.point.get(axis_key or "", "all") for row in rows))
     places = _places(ticks)
-    lines: dict[str, list[Row]] = {}
+    lines: dict[str, list[SweepRow]] = {}
     for row in shown:
         others = ", ".join(f"{key}={value}" for key, value in row.point.items() if key != axis_key)
         lines.setdefault(others, []).append(row)
@@ -103,7 +106,7 @@ def plot_sweep(rows: Sequence[Row], path: Path, title: str = "") -> None:
         panel.errorbar(x, y, yerr=error, marker="o", capsize=3, label=label or None)
     panel.set_xticks(list(places.values()), ticks)
     panel.set_xlabel(axis_key or "")
-    panel.set_ylabel("top-1 accuracy, %, mean and deviation")
+    panel.set_ylabel("top-1 accuracy, %, mean and standard deviation")
     panel.grid(alpha=0.3)
     if any(lines):
         panel.legend()
@@ -113,7 +116,7 @@ def plot_sweep(rows: Sequence[Row], path: Path, title: str = "") -> None:
 
 
 def _places(ticks: Sequence[str]) -> dict[str, float]:
-    """Where each value stands: at its own place where all are numbers, else side by side."""
+    """Return the position of each value: its own value if all are numbers, else side by side."""
     try:
         return {tick: float(tick) for tick in ticks}
     except ValueError:
