@@ -47,6 +47,13 @@ def test_no_info_string_has_more_than_a_language() -> None:
             assert re.fullmatch(r"\w*", block["language"]), f"{page.name}: ```{block['language']}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_browsers_take_no_formula_for_a_tag(page: Path) -> None:
+    """Inner products such as <x, y> must stand in code, or a browser hides them."""
+    prose = re.sub(r"`[^`]*`|^    .*$|<!--.*?-->", "", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
+    assert re.findall(r"<[A-Za-z][^>]*>", prose) == []
+
+
 def test_snippets_marked_as_not_run_are_skipped() -> None:
     run, skipped = "```python\nx = 1\n```\n", f"{SKIP}\n```python\n1 / 0\n```\n"
     others = "```\nmake\n```\n```bash\nls\n```\n"
