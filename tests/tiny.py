@@ -1,4 +1,4 @@
-"""A training that takes seconds: a folder of small noisy pictures, and a recipe with a tiny network."""
+"""A training that takes seconds: a folder of small noisy images, and a recipe with a tiny network."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ TIMES = ("images_per_s", "compute_images_per_s", "seconds", "waited", "evaluatio
 
 
 def make_tree(root: Path, *, train: int = 16, test: int = 4, size: int = 36) -> Path:
-    """root/train and root/test, a folder of noisy pictures of one tint per class."""
+    """Make root/train and root/test, with a folder of noisy images of one tint per class."""
     rng = np.random.default_rng(0)
     for part, count in (("train", train), ("test", test)):
         for channel, name in enumerate(CLASSES):
@@ -35,7 +35,7 @@ def make_tree(root: Path, *, train: int = 16, test: int = 4, size: int = 36) -> 
 
 
 def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
-    """A recipe for `make_tree`; keywords change settings of its tables."""
+    """A recipe for `make_tree`. Keyword arguments change the settings of its tables."""
     recipe = Recipe(
         name="tiny",
         data=Data(root=str(root), workers=0),
@@ -51,19 +51,19 @@ def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
 
 
 def untimed_log(run: Path) -> list[dict[str, Any]]:
-    """The log without what depends on the machine's mood."""
+    """The log without times."""
     return [{k: v for k, v in event.items() if k not in TIMES} for event in read_log(run / "log.jsonl")]
 
 
 def start(*arguments: object, program: tuple[str, ...] = (), **environment: str) -> Process:
-    """The command line in a process of its own; `program` may put torchrun before it."""
+    """Start the command line in another process; `program` may start it through torchrun."""
     command = [sys.executable, "-m", *(program or ("covpool",)), *map(str, arguments)]
     known = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=known)
 
 
 def finish(process: Process, seconds: float = 120) -> str:
-    """What it printed, after it ended well."""
+    """Wait for a process, check that it succeeded, and return what it printed."""
     output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0, output
     return output
@@ -78,7 +78,7 @@ def free_ports(count: int) -> list[str]:
 
 
 def start_nodes(port: str, *arguments: object, **environment: str) -> list[Process]:
-    """Two processes with the environment that torchrun gives to two nodes; NCCL must not see that they share a GPU."""
+    """Start two processes as torchrun would on two nodes; NCCL must not notice that they share a GPU."""
     nodes = {
         "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test",

@@ -2,12 +2,12 @@ from pathlib import Path
 
 from cli.runner import refused, run
 from covpool.engine.training._loop import train
-from covpool.engine.training._run_folder import claim
+from covpool.engine.training._run_folder import claim_run_folder
 from tiny import make_tree, tiny_recipe
 
 
 def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    claim(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)))
+    claim_run_folder(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)))
     result = run("report", tmp_path / "run", "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "report.html" in result.output

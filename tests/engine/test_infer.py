@@ -1,9 +1,11 @@
+"""The one loop over images: order, padding, crops, flips, precision, selection of rows."""
+
 import torch
 from torch import Tensor, nn
 
 import covpool
 from covpool.data.pipeline._batch import Batch
-from covpool.engine._infer import scores
+from covpool.engine._infer import compute_scores, infer, infer_logits, select_rows, with_progress
 
 
 def batch(x: Tensor, y: list[int], index: list[int]) -> Batch:
@@ -15,10 +17,10 @@ def network() -> nn.Module:
     return covpool.attach("test_resnet", "isqrt", 4, reduce_to=8)
 
 
-def test_order_of_the_images_and_padding() -> None:
-    """Batches that come out of order, with entries that only fill up, as several processes have them."""
+def test_scores_are_in_the_order_of_the_images_without_padding() -> None:
+    """Several processes have batches out of order, with padding."""
     model, x = network(), torch.randn(5, 3, 32, 32)
-    found, targets = scores(
+    found, targets = compute_scores(
         model, [batch(x[[3, 1]], [3, 1], [3, 1]), batch(x[[0, 4, 2, 0]], [0, -1, 2, 3], [0, 4, 2, -1])]
     )
     assert targets.tolist() == [0, 1, 2, 3, -1] and not model.training and not found.requires_grad
@@ -27,7 +29,44 @@ def test_order_of_the_images_and_padding() -> None:
 
 def test_flip_and_ten_crops_are_means_of_logits() -> None:
     model, x = network().eval(), torch.randn(3, 10, 3, 32, 32)
-    found, _ = scores(model, [batch(x, [0, 1, 2], [0, 1, 2])], flip=True)
+    found, _ = compute_scores(model, [batch(x, [0, 1, 2], [0, 1, 2])], flip=True)
     with torch.no_grad():
         every = [model(torch.stack([crop, crop.flip(-1)])).mean(0) for image in x for crop in image]
     torch.testing.assert_close(found, torch.stack(every).view(3, 10, 4).mean(1), rtol=1e-4, atol=1e-5)
+
+
+def test_batches_run_in_evaluation_mode_without_gradients() -> None:
+    model, x = network().train(), torch.randn(2, 3, 32, 32)
+    (found,) = infer(model, [batch(x, [0, 1], [0, 1])])
+    assert not model.training and not found.outputs[0].requires_grad and found.batch.x is x
+    assert torch.is_grad_enabled(), "the caller keeps its gradients"
+    assert torch.equal(found.outputs[0], model(x))
+
+
+def test_flipped_images_are_a_second_output() -> None:
+    x = torch.randn(2, 3, 4, 4)
+    (found,) = infer(nn.Identity(), [batch(x, [0, 1], [0, 1])], flip=True)
+    assert torch.equal(found.outputs[0], x) and torch.equal(found.outputs[1], x.flip(-1))
+
+
+def test_precision_is_that_of_autocast() -> None:
+    model, one = nn.Sequential(nn.Flatten(), nn.Linear(48, 5)), batch(torch.randn(2, 3, 4, 4), [0, 1], [0, 1])
+    (found,) = infer(model, [one], precision="bf16")
+    assert found.outputs[0].dtype == torch.bfloat16
+    ((_, logits),) = infer_logits(model, [one], precision="bf16")
+    assert torch.equal(logits, found.outputs[0].float())
+
+
+def test_rows_are_selected_and_empty_batches_left_out() -> None:
+    x = torch.randn(3, 3, 4, 4)
+    batches = [batch(x, [0, -1, 2], [5, 6, 7]), batch(x, [-1, -1, -1], [8, 9, 10])]
+    (found,) = select_rows(batches, lambda one: one.y >= 0)
+    assert torch.equal(found.x, x[[0, 2]]) and found.y.tolist() == [0, 2] and found.index.tolist() == [5, 7]
+
+
+def test_progress_is_reported_after_each_batch() -> None:
+    batches = [batch(torch.zeros(1, 3, 4, 4), [0], [i]) for i in range(2)]
+    seen: list[tuple[str, int, int]] = []
+    for _ in with_progress(batches, "test", lambda *event: seen.append(event)):
+        seen.append(("batch", 0, 0))
+    assert seen == [("batch", 0, 0), ("test", 1, 2), ("batch", 0, 0), ("test", 2, 2)]

@@ -1,4 +1,4 @@
-"""A run with its report, and the reading of one: its sections, the text in them, and whatever it points to."""
+"""A run with its report, and a parser of the page: its sections, their text, and its links."""
 
 import os
 import re
@@ -19,7 +19,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def reported_run(folder: Path) -> Path:
-    """A tiny run with a broken picture and a class whose name needs care in HTML; its report is written."""
+    """A tiny run and its report, with a broken image and a class name that must be escaped in HTML."""
     root = make_tree(folder / "tree")
     for part in ("train", "test"):
         (root / part / "red").rename(root / part / "red & <b>hot")
@@ -30,7 +30,7 @@ def reported_run(folder: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """The page's text by section, what it points to, and the ids in it."""
+    """The text of a page by section, its links, and its ids."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -72,19 +72,19 @@ class Page(HTMLParser):
 
 
 def outside(html: str) -> list[str]:
-    """Whatever a page would load from elsewhere, or run."""
+    """Everything a page would load from elsewhere, or run."""
     pointers = [p for p in Page(html).pointers if not p.startswith(("#", "data:"))]
     loaded = [u for u in re.findall(r"url\(([^)]*)\)|@import", html) if not u.startswith(("#", "data:"))]
     return pointers + loaded + re.findall(r"<script|https?://|javascript:|\son\w+=", html)
 
 
 def find_browser() -> str | None:
-    """A Chromium: the one that CHROMIUM names, or one on the path."""
+    """The Chromium named by the variable CHROMIUM, or one on the path."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def browse(browser: str, page: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Open a page in a browser without a window, in a profile of its own."""
+    """Open a page in a headless browser with its own profile."""
     profile = f"--user-data-dir={page.parent / 'profile'}"
     fixed = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", profile)
     command = [browser, *fixed, *options, page.resolve().as_uri()]

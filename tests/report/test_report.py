@@ -1,4 +1,4 @@
-"""The report of a run: read as HTML, compared with the log, and with parts missing."""
+"""The report of a run: read as HTML, compared with the log, and with sections missing."""
 
 import re
 import shutil
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 import covpool
 from covpool.data._images import Images
@@ -16,14 +18,14 @@ from covpool.data._settings import Data
 from covpool.data.sets._open import Splits, open_data
 from covpool.diagnostics import Spectra
 from covpool.engine.evaluation._intervals import wilson
-from covpool.engine.evaluation._judgement import judge
+from covpool.engine.evaluation._summary import summarize_scores
 from covpool.engine.training._log import read_log
 from covpool.report import write_report
 from covpool.report._curves import learning_curves
-from covpool.report._eigenplots import Summary, function_plots, spectrum_plots, summarize
-from covpool.report._findings import Answers
+from covpool.report._eigenplots import SpectraSummary, function_plots, spectrum_plots, summarize_spectra
 from covpool.report._history import History, Series
 from covpool.report._mistakes import find_mistakes
+from covpool.report._predictions import Predictions
 from report.pages import SECTIONS, Page, outside, reported_run
 
 MISSING = "This part is missing"
@@ -36,7 +38,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(finished: Path, tmp_path: Path) -> Path:
-    """The same run, to be spoilt."""
+    """A copy of the run that a test may change."""
     run = tmp_path / "run"
     shutil.copytree(finished, run, ignore=shutil.ignore_patterns("tensorboard", "report.html"))
     return run
@@ -46,7 +48,7 @@ def page(run: Path) -> Page:
     return Page((run / "report.html").read_text())
 
 
-def test_it_needs_nothing_else(finished: Path) -> None:
+def test_the_page_needs_no_other_file(finished: Path) -> None:
     html = (finished / "report.html").read_text()
     assert outside(html) == []
     found = Page(html)
@@ -105,9 +107,9 @@ def test_mistakes_are_those_of_the_network(finished: Path) -> None:
         said = int(network(x.permute(2, 0, 1)[None]).argmax())
         if said != target:
             pairs[names[target], names[said]] = pairs.get((names[target], names[said]), 0) + 1
-    assert pairs, "a network of two epochs errs"
+    assert pairs, "a network trained for two epochs makes mistakes"
     for (true, said), count in pairs.items():
-        assert f"{true} taken for {said} {count} of 4" in found.text["mistakes"]
+        assert f"{true} mistaken for {said} {count} of 4" in found.text["mistakes"]
     assert found.count("mistakes", "img") >= len(pairs)
     assert "red & <b>hot" in found.text["mistakes"], "as text, not as HTML"
 
@@ -118,15 +120,57 @@ def _root(run: Path) -> str:
     ]
 
 
-def test_data_that_are_open_already_are_used(copy: Path) -> None:
+def test_data_that_are_open_are_used(copy: Path) -> None:
     splits = open_data(Data(root=_root(copy), workers=0))
     _change(copy, f'root = "{_root(copy)}"', 'root = "/nowhere"')
     write_report(copy, splits=Splits(splits.train, splits.test), device="cpu")
     assert MISSING not in page(copy).text["result"]
 
 
-def test_without_data_the_log_is_still_told(copy: Path) -> None:
+def test_saved_scores_are_used_without_opening_the_test_set(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covpool.report._predictions.compute_scores", None)
+    write_report(copy)
+    found = page(copy)
+    assert MISSING not in found.text["result"] and found.count("mistakes", "img")
+
+
+@pytest.mark.parametrize("what", ["missing", "damaged", "of other weights"])
+def test_scores_that_do_not_belong_to_the_checkpoint_are_computed_again(copy: Path, finished: Path, what: str) -> None:
+    if what == "missing":
+        (copy / "scores.safetensors").unlink()
+    elif what == "damaged":
+        (copy / "scores.safetensors").write_bytes(b"half of it")
+    else:
+        spoil_scores(copy)
+        shutil.copy(copy / "last.safetensors", copy / "best.safetensors")
+    write_report(copy)
+    if what == "of other weights":
+        epochs = [event for event in read_log(copy / "log.jsonl") if event["event"] == "epoch"]
+        assert f"top-1 accuracy {100 * epochs[-1]['top1']:.2f} %" in page(copy).text["result"]
+    else:
+        assert page(copy).text["result"] == page(finished).text["result"]
+
+
+def spoil_scores(run: Path) -> None:
+    """Make every saved prediction wrong, but keep the marks of what the scores belong to."""
+    with safe_open(run / "scores.safetensors", framework="pt") as file:
+        marks = file.metadata()
+    tensors = load_file(run / "scores.safetensors")
+    logits = -torch.nn.functional.one_hot(tensors["targets"].clamp(min=0), 3).float()
+    save_file({**tensors, "logits": logits}, run / "scores.safetensors", marks)
+
+
+def test_without_data_the_saved_scores_are_shown(copy: Path) -> None:
     _change(copy, f'root = "{_root(copy)}"', 'root = "/nowhere"')
+    write_report(copy)
+    found = page(copy)
+    assert MISSING not in found.text["result"] and MISSING in found.text["spectra"]
+    assert "mistaken for" in found.text["mistakes"] and not found.count("mistakes", "img")
+
+
+def test_without_data_and_scores_the_log_is_shown(copy: Path) -> None:
+    _change(copy, f'root = "{_root(copy)}"', 'root = "/nowhere"')
+    (copy / "scores.safetensors").unlink()
     write_report(copy)
     found = page(copy)
     for name in ("result", "mistakes", "spectra", "functions"):
@@ -147,17 +191,17 @@ def test_an_interrupted_run(copy: Path) -> None:
     assert "last.safetensors" in found.text["result"] and MISSING not in found.text["spectra"]
 
 
-def test_a_run_that_has_just_begun(copy: Path) -> None:
+def test_a_run_before_its_first_epoch(copy: Path) -> None:
     for name in ("best.safetensors", "last.safetensors", "log.jsonl"):
         (copy / name).unlink()
     write_report(copy)
     found = page(copy)
-    assert "Nothing has been logged yet" in found.text["curves"] and "No epoch is over yet" in found.text["timings"]
+    assert "Nothing has been logged yet" in found.text["curves"] and "No epoch is complete yet" in found.text["timings"]
     assert f"{MISSING}: there is no checkpoint" in found.text["result"]
     assert "optimizer.lr 0.05" in found.text["settings"]
 
 
-def test_unknown_classes_of_the_test(copy: Path) -> None:
+def test_unknown_test_classes(copy: Path) -> None:
     splits = open_data(Data(root=_root(copy), workers=0))
     splits.test.targets[:] = [-1] * len(splits.test)
     write_report(copy, splits=splits)
@@ -176,7 +220,7 @@ def test_without_matplotlib(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert MISSING not in found.text["result"] and found.count("mistakes", "img")
 
 
-def test_a_name_that_is_no_text(copy: Path) -> None:
+def test_a_file_name_that_is_not_text(copy: Path) -> None:
     with (copy / "log.jsonl").open("a") as log:
         log.write('{"event": "broken", "step": 0, "part": "training", "path": "\\udce9t\\udce9.png"}\n')
     write_report(copy)
@@ -191,12 +235,12 @@ def test_pools_of_other_kinds(copy: Path, pool: str) -> None:
     write_report(copy)
     found = page(copy)
     assert found.count("spectra", "svg") == 2 and MISSING not in found.text["functions"]
-    assert ("makes no matrix" in found.text["spectra"]) == (pool == "avg")
+    assert ("computes no matrix" in found.text["spectra"]) == (pool == "avg")
     assert ("second moment" in found.text["spectra"]) == (pool == "deepo2p")
 
 
 def test_mistakes_among_many_classes(finished: Path) -> None:
-    """Against counting by hand; the pictures do not matter here."""
+    """Against counting by hand; the images do not matter here."""
     rng = np.random.default_rng(0)
     true = np.arange(600) % 30
     said = np.where(rng.random(600) < 0.6, true, rng.integers(0, 30, 600))
@@ -205,8 +249,8 @@ def test_mistakes_among_many_classes(finished: Path) -> None:
     names = tuple(f"class{c}" for c in range(30))
     path = Path(_root(finished), "test", "blue", "0.png")
     images = Images([path] * 600, true.tolist(), names)
-    answers = Answers(images, logits, torch.from_numpy(true))
-    found = find_mistakes(answers, judge(logits, answers.targets, names))
+    predictions = Predictions(logits, torch.from_numpy(true), names, images)
+    found = find_mistakes(predictions, summarize_scores(logits, predictions.targets, names))
     assert found.classes == 30 and found.wrong == int((said != true).sum())
     shares = sorted((said[true == c] == c).mean() for c in range(30))
     assert [row.accuracy for row in found.rows] == pytest.approx(shares[:10]) and found.rows[0].name == "class7"
@@ -218,9 +262,9 @@ def test_mistakes_among_many_classes(finished: Path) -> None:
     first = found.pairs[0]
     assert (first.true, first.predicted, first.count, first.images) == ("class7", "class8", 20, 20)
     probability = np.exp(5) / (np.exp(5) + 29)
-    assert first.pictures[0].probability == pytest.approx(probability) and len(first.pictures) == 3
-    assert first.pictures[0].true_probability == pytest.approx((1 - probability) / 29)
-    assert first.example is not None and first.pictures[0].source.startswith("data:image/jpeg;base64,/9j/")
+    assert first.mistakes[0].probability == pytest.approx(probability) and len(first.mistakes) == 3
+    assert first.mistakes[0].true_probability == pytest.approx((1 - probability) / 29)
+    assert first.example is not None and first.mistakes[0].source.startswith("data:image/jpeg;base64,/9j/")
 
 
 def test_spectra_of_constant_features() -> None:
@@ -228,25 +272,25 @@ def test_spectra_of_constant_features() -> None:
     assert [svg[:4] for svg in spectrum_plots(zero)] == ["<svg", "<svg"]
     with pytest.raises(ValueError, match="covariance is zero"):
         function_plots(zero)
-    assert summarize(zero) == Summary(1.0, None, None)
+    assert summarize_spectra(zero) == SpectraSummary(1.0, None, None)
     half = Spectra(torch.tensor([[8.0, 2.0, 0.0, 0.0]]).double(), None, 2)
-    assert summarize(half) == Summary(0.5, 4.0, None)
+    assert summarize_spectra(half) == SpectraSummary(0.5, 4.0, None)
 
 
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not the folder of a run: it has no recipe\.toml"):
         write_report(tmp_path)
 
 
-def test_steps_have_their_place_between_epochs() -> None:
+def test_steps_are_placed_between_epochs() -> None:
     steps = [{"step": s, "loss": float(s)} for s in (2, 4, 7, 10, 12)]
     epochs = [{"step": 4, "epoch": 1}, {"step": 10, "epoch": 2}]
     history = History(steps, epochs, [], None)
     assert history.of_steps("loss", "").x == pytest.approx([0.5, 1, 1.5, 2, 2 + 2 / 6])
-    assert History(steps, [], [], None).of_steps("loss", "").x == [2, 4, 7, 10, 12], "steps, while no epoch is over"
+    assert History(steps, [], [], None).of_steps("loss", "").x == [2, 4, 7, 10, 12], "steps, if no epoch is complete"
 
 
-def test_a_rate_that_ends_at_next_to_nothing_keeps_a_scale_that_can_be_read() -> None:
+def test_a_learning_rate_that_ends_near_zero_keeps_a_readable_scale() -> None:
     steps = [{"step": s, "lr": 0.1 * (1 - s / 100) ** 4 + 1e-12} for s in range(101)]
     (curve,) = learning_curves(History(steps, [], [], None))
     assert [number in curve for number in ("0.001", "1e\N{MINUS SIGN}05", "1e\N{MINUS SIGN}07")] == [True, True, False]

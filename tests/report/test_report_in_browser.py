@@ -1,4 +1,4 @@
-"""The report in a real browser, where there is one: laid out, painted, without a complaint."""
+"""The report in a real browser, if there is one: layout, colors, no errors."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reported_run(tmp_path_factory.mktemp("finished"))
 
 
-# A frame of any width around the page, as narrow as a phone where a browser's own window cannot be, and what is in it.
+# A frame around the page, as narrow as a phone, which a browser window cannot be; it reports what it contains.
 FRAME = """<iframe srcdoc="{page}" style="width:{width}px;height:800px"></iframe><script>
 document.querySelector("iframe").addEventListener("load", event => {{
   const page = event.target.contentDocument, size = element => element.getBoundingClientRect()
@@ -30,7 +30,7 @@ document.querySelector("iframe").addEventListener("load", event => {{
     sections: [...page.querySelectorAll("section")].filter(s => size(s).height > 60).map(s => s.id),
     plots: [...page.querySelectorAll("figure svg")].map(s => [size(s).width, size(s).height]),
     inside: [...page.querySelectorAll("figure, .pair, .tiles div")].every(e => size(e).right <= {width}),
-    pictures: [...page.images].map(i => i.complete && i.naturalWidth > 0),
+    images: [...page.images].map(i => i.complete && i.naturalWidth > 0),
     loaded: event.target.contentWindow.performance.getEntriesByType("resource").map(r => r.name.slice(0, 40)),
   }})
 }})</script>"""
@@ -44,11 +44,11 @@ def test_a_browser_shows_it_all(finished: Path, tmp_path: Path, width: int) -> N
     assert "CONSOLE" not in done.stderr, done.stderr
     found = json.loads(unescape(re.search(r'data-found="([^"]*)"', done.stdout)[1]))
     assert found["sections"] == list(SECTIONS)
-    assert found["wide"] <= width and found["inside"], "nothing sticks out to the side"
+    assert found["wide"] <= width and found["inside"], "nothing is wider than the page"
     assert (
         len(found["plots"]) == 9 and min(w for w, _ in found["plots"]) > 250 and min(h for _, h in found["plots"]) > 140
     )
-    assert found["pictures"] and all(found["pictures"])
+    assert found["images"] and all(found["images"])
     assert all(name.startswith("data:") for name in found["loaded"])
 
 
@@ -56,9 +56,9 @@ def test_a_browser_shows_it_all(finished: Path, tmp_path: Path, width: int) -> N
 def test_a_browser_paints_it_in_light_and_dark(finished: Path, tmp_path: Path, scheme: str) -> None:
     shutil.copy(finished / "report.html", tmp_path)
     dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
-    picture = tmp_path / "page.png"
-    browse(BROWSER, tmp_path / "report.html", f"--screenshot={picture}", "--window-size=800,900", *dark)
-    pixels = np.asarray(Image.open(picture).convert("L"), dtype=float)
+    screenshot = tmp_path / "page.png"
+    browse(BROWSER, tmp_path / "report.html", f"--screenshot={screenshot}", "--window-size=800,900", *dark)
+    pixels = np.asarray(Image.open(screenshot).convert("L"), dtype=float)
     back = np.median(pixels)
     assert back > 230 if scheme == "light" else back < 60
     assert np.abs(pixels - back).max() > 150, "text stands out"

@@ -17,7 +17,6 @@ OPTIONAL = {
     "matplotlib": "plots (plots)",
     "scikit-image": "images of the demo (plots)",
     "lightning": "training (train)",
-    "torchmetrics": "training and evaluation (train)",
     "scikit-learn": "linear SVMs (train)",
     "jinja2": "reports (train)",
     "tensorboard": "learning curves (train)",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from covpool.data import Data
     from covpool.data.sets import Splits
-    from covpool.engine.evaluation import Judgement, Protocol
+    from covpool.engine.evaluation import Evaluation, EvaluationProtocol
 
 CLASSES_SHOWN = 10
 
@@ -57,7 +57,7 @@ def command(
     """Evaluate checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration error."""
     _check(crops, classifier, batch_size, workers)
     from covpool.data.sets import open_data
-    from covpool.engine.evaluation import Protocol, judge, write_submission
+    from covpool.engine.evaluation import EvaluationProtocol, summarize_scores, write_submission
 
     chosen = data_of(checkpoints[0], data, split).changed(workers=workers, broken="skip" if skip_broken else "refuse")
     splits = open_data(chosen)
@@ -68,7 +68,7 @@ def command(
             "leave it out, or name the data with --data inat2018:FOLDER"
         )
     console = Console()
-    protocol = Protocol(
+    protocol = EvaluationProtocol(
         crops=cast(Any, crops),
         flip=flip,
         classifier=cast(Any, classifier),
@@ -81,7 +81,7 @@ def command(
         write_submission(make_folder(submission), scores, test)
         say(console, f"wrote the classes of {len(test)} images to {submission}")
         return
-    found = judge(scores, targets, test.classes, probabilities=classifier == "softmax")
+    found = summarize_scores(scores, targets, test.classes, probabilities=classifier == "softmax")
     _show(found, protocol, console)
     if json is not None:
         settings: dict[str, object] = {"crops": crops, "flip": flip, "classifier": classifier}
@@ -122,7 +122,7 @@ def data_of(checkpoint: Path, asked: str, split: int) -> "Data":
 
 
 def _scores(
-    checkpoints: list[Path], splits: "Splits", data: "Data", protocol: "Protocol", console: Console
+    checkpoints: list[Path], splits: "Splits", data: "Data", protocol: "EvaluationProtocol", console: Console
 ) -> "tuple[Tensor, Tensor]":
     """Scores and targets of the test images, under a progress bar."""
     from covpool.data import BrokenImage
@@ -137,7 +137,7 @@ def _scores(
         ) from broken
 
 
-def _show(found: "Judgement", protocol: "Protocol", console: Console) -> None:
+def _show(found: "Evaluation", protocol: "EvaluationProtocol", console: Console) -> None:
     rows = []
     for name, value in found.accuracy.items():
         low, high = found.interval[name]
@@ -151,7 +151,7 @@ def _show(found: "Judgement", protocol: "Protocol", console: Console) -> None:
     console.print(table(("class", "images", "top-1"), classes, title=f"the {len(worst)} worst classes"))
 
 
-def _describe(protocol: "Protocol") -> str:
+def _describe(protocol: "EvaluationProtocol") -> str:
     """The evaluation protocol in words."""
     if protocol.classifier == "svm":
         return "SVMs, averaged over flips"

@@ -11,9 +11,9 @@ from torch import Tensor
 from covpool.data.sets import Splits, open_data
 from covpool.demo._trainings import BASELINE, Training
 from covpool.diagnostics import Spectra
-from covpool.engine.evaluation import Checkpoint, Interval, paired_bootstrap
+from covpool.engine.evaluation import Interval, LoadedCheckpoint, paired_bootstrap
 from covpool.engine.training import LAST_CHECKPOINT
-from covpool.report import History, Series, answer, sample_spectra
+from covpool.report import History, Series, predict_test_set, sample_spectra
 
 NAMES = {"avg": "average (GAP)", "cov": "plain covariance", "bcnn": "B-CNN", "isqrt": "iSQRT-COV"}
 
@@ -102,12 +102,12 @@ def _row(
 
 
 def _right(training: Training, splits: Splits) -> Tensor:  # (tiles,), 1 where right
-    found = answer(_checkpoint(training.run), training.recipe, splits, "cpu")
+    found = predict_test_set(_checkpoint(training.run), training.recipe, splits, "cpu")
     return (found.predicted == found.targets).double()
 
 
-def _checkpoint(run: Path) -> Checkpoint:
-    return Checkpoint.read(run / LAST_CHECKPOINT, "cpu")
+def _checkpoint(run: Path) -> LoadedCheckpoint:
+    return LoadedCheckpoint.read(run / LAST_CHECKPOINT, "cpu")
 
 
 def _mean_curve(curves: Sequence[Series]) -> Series:

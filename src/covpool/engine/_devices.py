@@ -1,9 +1,9 @@
-"""Where a training runs: lightning's Fabric, told by a recipe."""
+"""Devices, precision and processes: lightning's Fabric, set up from a recipe."""
 
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -17,23 +17,28 @@ from covpool._errors import CovpoolError
 from covpool.recipe import Devices, Precision
 
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 STRATEGIES = ("auto", "ddp", "fsdp")
 
 
 def make_fabric(devices: Devices, precision: Precision) -> Fabric:
-    """Fabric for the devices of a recipe; under torchrun, which has started the processes, for as many as there are.
+    """Make the Fabric for the devices of a recipe; under torchrun, for the processes that torchrun started.
+
+    Args:
+        devices: The table `devices` of the recipe.
+        precision: The precision of the training.
 
     >>> make_fabric(Devices(accelerator="cpu"), "32").world_size
     1
     """
     check_choice("devices.strategy", devices.strategy, STRATEGIES)
     if precision == "fp16" and (devices.accelerator == "cpu" or not torch.accelerator.is_available()):
-        raise CovpoolError("fp16 needs a GPU: use train.precision=bf16")
+        raise CovpoolError("`train.precision` = 'fp16' needs a GPU: use train.precision=bf16")
     count, nodes = _count(devices.devices), devices.nodes
     if torch.distributed.is_torchelastic_launched():
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // count
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # what it announces stands in the recipe
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it announces what the recipe says
     try:
         return Fabric(
             accelerator=devices.accelerator,
@@ -51,10 +56,10 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
 
 @contextmanager
 def reproducible(deterministic: bool) -> Iterator[None]:
-    """The same result in every run on a GPU too, or an error where an operation cannot; else cuDNN's fastest choice."""
+    """Make every operation deterministic, or an error if it cannot be; otherwise let cuDNN choose the fastest one."""
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires it
     torch.use_deterministic_algorithms(deterministic)
     torch.backends.cudnn.benchmark = not deterministic
     try:
@@ -65,29 +70,35 @@ def reproducible(deterministic: bool) -> Iterator[None]:
 
 
 def leave_processes() -> None:
-    """Take leave of the other processes, where there are any, at the end of a program.
+    """Leave the group of processes, if there is one, at the end of a program.
 
-    Threads of gloo's that are still there when Python ends may abort it, now and then. Not after an error: the others
-    may be waiting for this one, and then this one for them.
+    Threads of gloo that still run when Python exits can abort it. Do not call this after an error: the other processes
+    may be waiting for this one, and leaving would wait for them.
     """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def is_sharded(fabric: Fabric) -> bool:
-    """Whether no process holds the whole network."""
+    """Whether the weights are spread over the processes, so that none holds the whole network."""
     return isinstance(fabric.strategy, FSDPStrategy)
 
 
+def autocast(precision: Precision, device: torch.device | str) -> AbstractContextManager[None]:
+    """The autocast context of a precision; for "32" a context that does nothing."""
+    dtype = HALF.get(precision)
+    return nullcontext() if dtype is None else torch.autocast(torch.device(device).type, dtype)
+
+
 def summed(fabric: Fabric, x: Tensor) -> Tensor:
-    """The sum over all processes, all of which must take part."""
+    """Sum a tensor over all processes, each of which must call this function."""
     return x if fabric.world_size == 1 else cast(Tensor, fabric.all_reduce(x.clone(), reduce_op="sum"))
 
 
 def gathered(fabric: Fabric, x: Tensor) -> Tensor:  # (m, ...) -> (processes * m, ...)
-    """The tensors of all processes one after another; all must take part, with the same shape.
+    """Concatenate the tensors of all processes, each of which must call this function with the same shape.
 
-    A sum of what each puts in its own place: Fabric's own gathering calls what torch warns of.
+    Computed as a sum of zero-padded tensors, because Fabric's own gathering calls a function that torch deprecates.
     """
     whole = x.new_zeros(fabric.world_size, *x.shape)
     whole[fabric.global_rank] = x
@@ -95,11 +106,13 @@ def gathered(fabric: Fabric, x: Tensor) -> Tensor:  # (m, ...) -> (processes * m
 
 
 def _count(devices: str) -> Any:
-    """In Fabric's words: "auto", a number of devices, or a list of their numbers."""
+    """The devices as Fabric expects them: "auto", a number of devices, or a list of device numbers."""
     if devices == "auto":
         return devices
     try:
         numbers = [int(number) for number in devices.split(",")]
     except ValueError:
-        raise CovpoolError(f'`devices.devices` must be "auto", a number, or a list as "0,1"; got {devices!r}') from None
+        raise CovpoolError(
+            f'`devices.devices` must be "auto", a number, or a list such as "0,1"; got {devices!r}'
+        ) from None
     return numbers if "," in devices else numbers[0]

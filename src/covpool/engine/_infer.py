@@ -1,47 +1,140 @@
-"""The scores of a network for a set of images, over all processes, in the order of the images."""
+"""Inference: the one loop that runs a network over batches of images without gradients."""
 
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from covpool.data.pipeline import Batch
-from covpool.engine._devices import gathered
+from covpool._progress import OnProgress
+from covpool.data.pipeline import Batch, EvalBatches
+from covpool.engine._devices import autocast, gathered
+from covpool.recipe import Precision
+
+Output = TypeVar("Output")
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred(Generic[Output]):
+    """The outputs for one batch.
+
+    Attributes:
+        batch: The batch that was run.
+        outputs: The output for its images and, if requested, the output for the flipped images.
+    """
+
+    batch: Batch
+    outputs: tuple[Output, ...]
 
 
 @torch.no_grad()
-def scores(
-    network: nn.Module, batches: Iterable[Batch], *, flip: bool = False, fabric: Fabric | None = None
-) -> tuple[Tensor, Tensor]:
-    """Logits (n, classes) and classes (n,) of all images, on the CPU.
+def infer(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    forward: Callable[[Tensor], Output] | None = None,
+    *,
+    flip: bool = False,
+    precision: Precision = "32",
+) -> Iterator[Inferred[Any]]:
+    """Run a network over batches without gradients, one result per batch.
 
-    The logits of several crops (b, 10, 3, s, s) are averaged, and with `flip` those of the picture and its mirror
-    image. The class of a picture that is unknown or could not be read is -1.
+        Args:
+            network: The network. It is put in evaluation mode and stays in it.
+            batches: The batches of this process, for example `covpool.data.pipeline.EvalBatches`.
+            forward: What to compute from the images of a batch; by default the network itself.
+            flip: Run the flipped images too.
+            precision: Precision of the forward pass; "bf16" and "fp16" use autocast.
 
-    Args:
-        network: put into eval mode, and left in it.
-        batches: of this process, `covpool.data.pipeline._batches.EvalBatches`.
-        flip: average over the mirror image too.
-        fabric: the processes and the precision it runs in; None = this process, float32.
+    from covpool.data.pipeline import Batch, EvalBatches
+        >>> batch = Batch(torch.ones(2, 3, 4, 4), torch.zeros(2), torch.arange(2), torch.zeros(2).bool())
+        >>> [found.outputs[0].shape for found in infer(nn.Flatten(), [batch])]
+        [torch.Size([2, 48])]
     """
     network.eval()
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    run = forward or network
     for batch in batches:
-        with nullcontext() if fabric is None else fabric.autocast():
-            logits = _mean_logits(network, batch.x, flip)
-        found.append((logits, batch.y, batch.index.to(logits.device)))
-    logits, targets, index = (torch.cat(parts) for parts in zip(*found, strict=True))
+        views = (batch.x, batch.x.flip(-1)) if flip else (batch.x,)
+        with autocast(precision, batch.x.device):
+            outputs = tuple(run(view) for view in views)
+        yield Inferred(batch, outputs)
+
+
+def infer_logits(
+    network: nn.Module, batches: Iterable[Batch], *, flip: bool = False, precision: Precision = "32"
+) -> Iterator[tuple[Batch, Tensor]]:
+    """Yield each batch with its logits (b, classes) in float32, averaged over crops and flips.
+
+    Args:
+        network: The classifier. It is put in evaluation mode and stays in it.
+        batches: The batches of this process; images are (b, 3, s, s), or (b, 10, 3, s, s) for ten crops.
+        flip: Average over the flipped images too.
+        precision: Precision of the forward pass.
+    """
+
+    def forward(x: Tensor) -> Tensor:
+        logits: Tensor = network(x.flatten(0, 1) if x.ndim == 5 else x)
+        return logits.float()
+
+    for found in infer(network, batches, forward, flip=flip, precision=precision):
+        logits = (found.outputs[0] + found.outputs[1]) / 2 if flip else found.outputs[0]
+        x = found.batch.x
+        yield found.batch, logits.unflatten(0, x.shape[:2]).mean(1) if x.ndim == 5 else logits
+
+
+def compute_scores(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    flip: bool = False,
+    precision: Precision = "32",
+    fabric: Fabric | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute the logits (n, classes) and targets (n,) of all images, on the CPU and in the order of the images.
+
+    The target of an image that could not be read, or whose class is unknown, is -1.
+
+    Args:
+        network: The classifier. It is put in evaluation mode and stays in it.
+        batches: The batches of this process.
+        flip: Average over the flipped images too.
+        precision: Precision of the forward pass.
+        fabric: Gathers the scores of all processes, each of which must call this function; None = one process.
+    """
+    found = [
+        (logits, batch.y, batch.index.to(logits.device))
+        for batch, logits in infer_logits(network, batches, flip=flip, precision=precision)
+    ]
+    logits, targets, index = (torch.cat(tensors) for tensors in zip(*found, strict=True))
     if fabric is not None and fabric.world_size > 1:
-        logits, targets, index = (gathered(fabric, t) for t in (logits, targets, index))
-    order = index.argsort()[int((index < 0).sum()) :]  # what only filled up the processes stands first
+        logits, targets, index = (gathered(fabric, tensor) for tensor in (logits, targets, index))
+    order = index.argsort()[int((index < 0).sum()) :]  # padding has index -1 and sorts first
     return logits[order].cpu(), targets[order].cpu()
 
 
-def _mean_logits(network: nn.Module, x: Tensor, flip: bool) -> Tensor:
-    crops = x.flatten(0, 1) if x.ndim == 5 else x
-    logits: Tensor = network(crops).float()
-    if flip:
-        logits = (logits + network(crops.flip(-1)).float()) / 2
-    return logits.unflatten(0, x.shape[:2]).mean(1) if x.ndim == 5 else logits
+def with_progress(batches: EvalBatches, what: str, on_progress: OnProgress) -> Iterator[Batch]:
+    """Yield the batches, and report progress after each.
+
+    Args:
+        batches: The batches.
+        what: What is being done, for the progress bar.
+        on_progress: Receives the number of batches done and their total.
+    """
+    for done, batch in enumerate(batches, 1):
+        yield batch
+        on_progress(what, done, len(batches))
+
+
+def select_rows(batches: Iterable[Batch], keep: Callable[[Batch], Tensor]) -> Iterator[Batch]:
+    """Yield the batches with only the images for which `keep` gives True; batches that become empty are left out.
+
+    Args:
+        batches: The batches.
+        keep: Gives a mask (b,) for a batch.
+    """
+    for batch in batches:
+        mask = keep(batch)
+        if mask.any():
+            on_device, on_cpu = mask.to(batch.x.device), mask.cpu()
+            yield Batch(batch.x[on_device], batch.y[on_device], batch.index[on_cpu], batch.broken[on_cpu])

@@ -10,13 +10,13 @@ from covpool.report._drawing import COLORS, draw
 from covpool.report._history import History, Series
 
 FAINT = {"alpha": 0.35, "linewidth": 1.0}
-FEW = 40  # points that are marked one by one
-SHOWN = 1e4  # how far below the largest value a logarithmic scale goes: a cosine ends at next to nothing
+FEW = 40  # a curve with at most this many points has markers
+SHOWN = 1e4  # largest ratio on a logarithmic scale: a cosine schedule ends close to zero
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: the log's steps faint, means of epochs or the main quantity strong."""
+    """One plot: faint lines for steps, strong lines for means of epochs or the main quantity."""
 
     title: str
     scale: Literal["free", "percent", "log", "from zero"]
@@ -29,18 +29,18 @@ class Panel:
 
 
 def learning_curves(history: History, stage_starts: Sequence[int] = ()) -> list[str]:
-    """Loss, accuracy, learning rate, gradient at the pool's input, speed: a plot of each that was logged.
+    """Plot the loss, the accuracy, the learning rate, the gradient norm and the speed, as far as they were logged.
 
     Args:
-        history: of the run.
-        stage_starts: epochs after which a stage begins, marked by a line.
+        history: The log of the run.
+        stage_starts: Epochs after which a stage begins, marked by a line.
     """
     x_label, marks = ("epoch", stage_starts) if history.has_epochs else ("step", ())
     drawn = []
     for panel in _panels(history):
         if panel.series:
             paint = partial(_paint, panel=panel, x_label=x_label, marks=marks)
-            drawn.append(draw(panel.title, paint, about=f"{panel.title} over the training"))
+            drawn.append(draw(panel.title, paint, about=f"{panel.title} during training"))
     return drawn
 
 
@@ -52,8 +52,8 @@ def _panels(history: History) -> Iterator[Panel]:
     yield Panel("Accuracy (top-1), %", "percent", [_percent(of_steps("accuracy", ""))], both)
     yield Panel("Learning rate", "log", [], [of_steps("lr", "")])
     norm = "gradient_norm_pool"
-    yield Panel("Gradient norm at the pool's input", "log", [of_steps(norm, "")], [of_epochs(norm, "")])
-    both = [of_steps("images_per_s", "all in all"), of_steps("compute_images_per_s", "without waiting for images")]
+    yield Panel("Gradient norm at the input of the pool", "log", [of_steps(norm, "")], [of_epochs(norm, "")])
+    both = [of_steps("images_per_s", "overall"), of_steps("compute_images_per_s", "without waiting for images")]
     yield Panel("Training images per second", "from zero", [], both)
 
 

@@ -1,4 +1,4 @@
-"""Small plots as SVG inside the page: its fonts, its colours in light and dark, nothing to load."""
+"""Small plots as SVG inside the page, with the fonts and the light and dark colors of the page."""
 
 import io
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 from covpool._check import require
 
-# Colours that matplotlib writes, and what stands in their place in the page.
+# Colors that matplotlib writes, and the colors of the page that replace them.
 TEXT, GRID = "#010203", "#040506"
 COLORS = ("#0a0001", "#0a0002", "#0a0003", "#0a0004")
 IN_PAGE = {TEXT: "currentColor", GRID: "var(--line)"} | {c: f"var(--c{i})" for i, c in enumerate(COLORS, 1)}
@@ -38,18 +38,18 @@ SETTINGS: dict[str, Any] = {
 
 
 def draw(name: str, paint: Callable[[Any], None], *, about: str) -> str:
-    """A plot as SVG text.
+    """Draw a plot as SVG text.
 
     Args:
-        name: of the plot, unique in the page.
-        paint: draws on the axes it gets.
-        about: what is to be seen, for those who do not see it.
+        name: Name of the plot, unique in the page.
+        paint: Draws on the axes.
+        about: Description for screen readers.
     """
     matplotlib = require("matplotlib", "plots")
     figure_class = require("matplotlib.figure", "plots").Figure
     with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
         figure = figure_class(figsize=(4.5, 2.9))
-        figure.subplots_adjust(left=0.145, right=0.98, top=0.9, bottom=0.17)  # one frame for all plots
+        figure.subplots_adjust(left=0.145, right=0.98, top=0.9, bottom=0.17)  # the same for all plots
         paint(figure.add_subplot())
         written = io.StringIO()
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
@@ -57,7 +57,7 @@ def draw(name: str, paint: Callable[[Any], None], *, about: str) -> str:
 
 
 def _for_page(svg: str, about: str) -> str:
-    """The <svg> element alone, without names that another plot has too, links to the outside, or fixed colours."""
+    """Keep only the <svg> element, and remove ids, links to other files and fixed colors."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\s(xmlns(:xlink)?|version)="[^"]*"', "", svg)

@@ -1,4 +1,4 @@
-"""The spectra of the covariance before and after normalisation, and the functions that lie between."""
+"""Plots of the spectra before and after normalization, and of the normalization functions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +11,13 @@ from covpool.diagnostics import Spectra, log_histogram, logarithm, newton_schulz
 from covpool.report._drawing import COLORS, TEXT, draw
 
 BINS = 48
-DOTS = 400  # measured eigenvalues drawn
-DECADES = 6  # below the largest eigenvalue, over which functions are drawn
+DOTS = 400  # number of measured eigenvalues drawn
+DECADES = 6  # functions are drawn over this many decades below the largest eigenvalue
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Of a sample of spectra: the share of eigenvalues that are zero, and the largest over the least positive one."""
+class SpectraSummary:
+    """The share of zero eigenvalues, and the ratio of the largest to the smallest positive one."""
 
     zero: float
     spread_before: float | None
@@ -25,35 +25,37 @@ class Summary:
 
 
 def spectrum_plots(spectra: Spectra) -> list[str]:
-    """The histograms of eigenvalues, and how they fall from the largest on."""
+    """Plot the histograms of the eigenvalues, and the eigenvalues by rank."""
     plots = [draw("histogram", lambda axes: _histograms(axes, spectra), about="Histogram of eigenvalues")]
-    if spectra.after is not None and _has_negative(spectra.after):  # a logarithm: it has no logarithm itself
+    if spectra.after is not None and _has_negative(spectra.after):  # a logarithmic scale cannot show a matrix logarithm
         after = spectra.after
-        plots.append(draw("after", lambda axes: _linear_histogram(axes, after), about="Histogram of normalised ones"))
+        plots.append(
+            draw("after", lambda axes: _linear_histogram(axes, after), about="Histogram of normalized eigenvalues")
+        )
     else:
         plots.append(draw("decay", lambda axes: _decay(axes, spectra), about="Eigenvalues by rank"))
     return plots
 
 
 def function_plots(spectra: Spectra) -> list[str]:
-    """Normalisation functions over the range of the measured eigenvalues; a zero covariance has none."""
+    """Plot normalization functions over the range of the measured eigenvalues."""
     largest = spectra.before[:, 0]
     if not bool((largest > 0).any()):
         raise CovpoolError("all features of the sample are constant: their covariance is zero")
     return [
-        draw("relative", lambda axes: _relative(axes, spectra), about="Normalisation functions, double logarithmic"),
-        draw("absolute", lambda axes: _absolute(axes, spectra), about="Normalisation functions, values"),
+        draw("relative", lambda axes: _relative(axes, spectra), about="Normalization functions on logarithmic axes"),
+        draw("absolute", lambda axes: _absolute(axes, spectra), about="Values of normalization functions"),
     ]
 
 
-def summarize(spectra: Spectra) -> Summary:
-    """What words say of the spectra."""
+def summarize_spectra(spectra: Spectra) -> SpectraSummary:
+    """Summarize spectra for the text of the page."""
     zero = float((spectra.before == 0).double().mean())
-    return Summary(zero, _spread(spectra.before), None if spectra.after is None else _spread(spectra.after))
+    return SpectraSummary(zero, _spread(spectra.before), None if spectra.after is None else _spread(spectra.after))
 
 
 def _spread(eigenvalues: Tensor) -> float | None:
-    """The median over images of the largest eigenvalue over the least positive one; None for logarithms and zeros."""
+    """The median ratio of the largest to the smallest positive eigenvalue; None for logarithms and zeros."""
     if _has_negative(eigenvalues):
         return None
     least = torch.where(eigenvalues > 0, eigenvalues, torch.inf).amin(-1)
@@ -86,7 +88,7 @@ def _histograms(axes: Any, spectra: Spectra) -> None:
 
 def _linear_histogram(axes: Any, after: Tensor) -> None:
     axes.hist(after.flatten().tolist(), bins=BINS, color=COLORS[1], alpha=0.6)
-    axes.set_title("After normalisation, how many")
+    axes.set_title("After normalization, count")
     axes.set_xlabel("eigenvalue")
 
 
@@ -112,7 +114,7 @@ def _decay(axes: Any, spectra: Spectra) -> None:
 
 
 def _typical(spectra: Spectra) -> tuple[Tensor, Tensor, Tensor]:
-    """Points below the median of the largest eigenvalues, that median, and the median trace."""
+    """Points up to the median of the largest eigenvalues, that median, and the median trace."""
     largest = spectra.before[:, 0].median()
     points = largest * torch.logspace(-DECADES, 0, 200, dtype=torch.float64)
     return points, largest, spectra.before.sum(-1).median()
@@ -132,7 +134,7 @@ def _relative(axes: Any, spectra: Spectra) -> None:
         x, y = (before / before[:, :1])[seen], (after / after[:, :1])[seen]
         every = max(1, -(-len(x) // DOTS))
         style = {"color": COLORS[1], "alpha": 0.45, "linestyle": "", "marker": "o", "markersize": 3}
-        axes.plot(x[::every].tolist(), y[::every].tolist(), **style, label="this network, measured")
+        axes.plot(x[::every].tolist(), y[::every].tolist(), **style, label="this network (measured)")
     for label, (values, line) in curves.items():
         style = {"color": COLORS[0] if line == "-" else TEXT, "linestyle": line, "linewidth": 1.4}
         axes.plot((points / largest).tolist(), (values / values[-1]).tolist(), **style, label=label)

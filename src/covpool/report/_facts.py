@@ -1,57 +1,57 @@
-"""Numbers and settings of a run, as words for the page."""
+"""Numbers and settings of a run, as text for the page."""
 
 import platform
 from dataclasses import dataclass
 
 from covpool._settings import Settings
-from covpool.engine.evaluation import Judgement
+from covpool.engine.evaluation import Evaluation
 from covpool.models import Network
 from covpool.recipe import Recipe, flat_settings, total_epochs
 from covpool.report._history import History
 
-HEADING = ("name", "about")  # settings that stand at the head of the page
+HEADING = ("name", "about")  # settings shown in the header of the page
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One number with its name, and what is to be said of it."""
+    """A value with its name and a note."""
 
     name: str
     value: str
     note: str = ""
 
 
-def headline(history: History, judgement: Judgement | None) -> list[Fact]:
-    """What one wants to know first."""
+def headline(history: History, evaluation: Evaluation | None) -> list[Fact]:
+    """The most important numbers: accuracy, speed and time."""
     facts = []
-    if judgement is not None:
-        facts = [_accuracy(judgement, k) for k in (1, 5) if k == 1 or k < len(judgement.classes)]
+    if evaluation is not None:
+        facts = [_accuracy(evaluation, k) for k in (1, 5) if k == 1 or k < len(evaluation.classes)]
     elif history.last("top1") is not None:
         facts = [Fact("top-1, last logged", percent(history.last("top1") or 0.0))]
     speed = history.of_steps("images_per_s", "").y
     if speed:
-        facts.append(Fact("training images per second", f"{_middle(speed):,.0f}", "median of the log"))
+        facts.append(Fact("training images per second", f"{_median(speed):,.0f}", "median of the log"))
     seconds = training_seconds(history)
     if seconds:
-        facts.append(Fact("time of training", duration(seconds), f"{len(history.epochs)} epochs"))
+        facts.append(Fact("training time", duration(seconds), f"{len(history.epochs)} epochs"))
     return facts
 
 
-def metrics(judgement: Judgement) -> list[Fact]:
-    """The judged accuracies with their intervals."""
-    facts = [_accuracy(judgement, k) for k in (1, 3, 5) if k == 1 or k < len(judgement.classes)]
-    facts.append(Fact("top-1 error", percent(1 - judgement.accuracy["top1"])))
-    if judgement.calibration_error is not None:
-        note = "stated probability against accuracy, 15 bins"
-        facts.append(Fact("calibration error", percent(judgement.calibration_error), note))
-    left_out = f"{judgement.unread:,} left out: unreadable or of unknown class" if judgement.unread else ""
-    facts.append(Fact("test images", f"{judgement.images:,}", left_out))
-    facts.append(Fact("classes", f"{len(judgement.classes):,}"))
+def metrics(evaluation: Evaluation) -> list[Fact]:
+    """The accuracies with their intervals, and the calibration error."""
+    facts = [_accuracy(evaluation, k) for k in (1, 3, 5) if k == 1 or k < len(evaluation.classes)]
+    facts.append(Fact("top-1 error", percent(1 - evaluation.accuracy["top1"])))
+    if evaluation.calibration_error is not None:
+        note = "probability against accuracy, 15 bins"
+        facts.append(Fact("calibration error", percent(evaluation.calibration_error), note))
+    left_out = f"{evaluation.unread:,} left out: not readable, or class unknown" if evaluation.unread else ""
+    facts.append(Fact("test images", f"{evaluation.images:,}", left_out))
+    facts.append(Fact("classes", f"{len(evaluation.classes):,}"))
     return facts
 
 
 def about_network(network: Network, recipe: Recipe) -> list[Fact]:
-    """What was trained."""
+    """The network and its pool."""
     pool = network.pool
     channels = " + ".join(f"{c:,}" for c in pool.channels)
     parameters = sum(p.numel() for p in network.parameters())
@@ -64,57 +64,58 @@ def about_network(network: Network, recipe: Recipe) -> list[Fact]:
 
 
 def timings(history: History) -> list[Fact]:
-    """Where the time went."""
+    """Where the time was spent."""
     waited, seconds = (sum(float(e.get(key, 0.0)) for e in history.epochs) for key in ("waited", "seconds"))
-    judged = sum(float(e.get("evaluation_seconds", 0.0)) for e in history.epochs)
+    evaluation = sum(float(e.get("evaluation_seconds", 0.0)) for e in history.epochs)
     facts = []
     if seconds:
         facts.append(
-            Fact("epochs, evaluation apart", duration(seconds), f"{duration(seconds / len(history.epochs))} each")
+            Fact("epochs without evaluation", duration(seconds), f"{duration(seconds / len(history.epochs))} each")
         )
-        facts.append(Fact("of it waiting for images", percent(waited / seconds), duration(waited)))
-    if judged:
-        facts.append(Fact("evaluation", duration(judged)))
-    for key, name in (("images_per_s", "all in all"), ("compute_images_per_s", "without waiting for images")):
+        facts.append(Fact("waiting for images", percent(waited / seconds), duration(waited)))
+    if evaluation:
+        facts.append(Fact("evaluation", duration(evaluation)))
+    for key, name in (("images_per_s", "overall"), ("compute_images_per_s", "without waiting for images")):
         speed = history.of_steps(key, "").y
         if speed:
-            facts.append(Fact(f"images per second, {name}", f"{_middle(speed):,.0f}", "median of the log"))
+            facts.append(Fact(f"images per second, {name}", f"{_median(speed):,.0f}", "median of the log"))
     return facts
 
 
 def progress(history: History, recipe: Recipe) -> Fact:
-    """Whether the run is over."""
+    """Whether the run is finished."""
     done, wanted = len(history.epochs), total_epochs(recipe)
     if history.end is not None:
         return Fact("finished", f"{done} epochs")
-    return Fact("not finished", f"{done} of {wanted} epochs are in the log: `covpool train --resume` goes on")
+    return Fact("not finished", f"{done} of {wanted} epochs are in the log: `covpool train --resume` continues it")
 
 
 def changed_settings(recipe: Recipe) -> list[Fact]:
-    """Every setting that is not the default, by its name on the command line, with the default beside it."""
-    usual = dict(flat_settings(Recipe()))
+    """The settings that differ from their defaults, by their names on the command line."""
+    defaults = dict(flat_settings(Recipe()))
     facts = []
     for name, value in flat_settings(recipe):
-        if name not in HEADING and (name not in usual or value != usual[name]):
-            facts.append(Fact(name, _word(value), _word(usual[name]) if name in usual else ""))
+        if name not in HEADING and (name not in defaults or value != defaults[name]):
+            facts.append(Fact(name, _word(value), _word(defaults[name]) if name in defaults else ""))
     return facts
 
 
 def versions(recorded: dict[str, str]) -> list[Fact]:
-    """What the checkpoint was saved with, and what made the report."""
+    """The versions that the checkpoint was saved with, and the Python that made the report."""
     facts = [Fact(name, version) for name, version in recorded.items()]
     return [*facts, Fact("report made with Python", platform.python_version(), platform.platform())]
 
 
 def training_seconds(history: History) -> float:
-    """Of all sessions together where the run is over, else of the epochs in the log."""
+    """The training time: of all sessions for a finished run, otherwise of the epochs in the log."""
     if history.end is not None and "seconds" in history.end:
         return float(history.end["seconds"])
     return sum(float(e.get("seconds", 0.0)) for e in history.epochs)
 
 
 def percent(value: float) -> str:
-    """
+    """Format a fraction in percent.
+
     >>> percent(0.12345)
     '12.35 %'
     """
@@ -122,7 +123,8 @@ def percent(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """
+    """Format a number with three significant digits.
+
     >>> number(451234.0), number(12.345)
     ('451,000', '12.3')
     """
@@ -131,7 +133,8 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Format a number of seconds.
+
     >>> duration(0.34), duration(75), duration(7384)
     ('0.3 s', '1 min 15 s', '2 h 3 min')
     """
@@ -143,9 +146,11 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _accuracy(judgement: Judgement, k: int) -> Fact:
-    low, high = (100 * bound for bound in judgement.interval[f"top{k}"])
-    return Fact(f"top-{k} accuracy", percent(judgement.accuracy[f"top{k}"]), f"95 % interval {low:.2f} to {high:.2f} %")
+def _accuracy(evaluation: Evaluation, k: int) -> Fact:
+    low, high = (100 * bound for bound in evaluation.interval[f"top{k}"])
+    return Fact(
+        f"top-{k} accuracy", percent(evaluation.accuracy[f"top{k}"]), f"95 % interval {low:.2f} to {high:.2f} %"
+    )
 
 
 def _word(value: object) -> str:
@@ -156,5 +161,5 @@ def _word(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _middle(values: list[float]) -> float:
+def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]

@@ -7,7 +7,7 @@ from typing import Any
 
 from covpool.engine.training import LOG_FILE, read_log
 
-POINTS = 400  # of a curve at most: more cannot be seen, and make the page slow
+POINTS = 400  # largest number of points in a curve: more are not visible and make the page slow
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Series:
     y: list[float]
 
     def thinned(self, points: int = POINTS) -> "Series":
-        """The means of neighbours, so many that few enough remain.
+        """Average neighboring points, so that at most `points` are left.
 
         >>> Series("", [1, 2, 3, 4, 5], [0, 2, 4, 6, 9]).thinned(3).y
         [1.0, 5.0, 9.0]
@@ -33,7 +33,7 @@ class Series:
 
 @dataclass(frozen=True)
 class History:
-    """What a log tells."""
+    """The events of a log, by kind."""
 
     steps: list[dict[str, Any]]
     epochs: list[dict[str, Any]]
@@ -42,31 +42,32 @@ class History:
 
     @staticmethod
     def read(run: Path) -> "History":
+        """Read the log of a run."""
         events = read_log(run / LOG_FILE)
         kinds = {name: [e for e in events if e["event"] == name] for name in ("step", "epoch", "broken", "end")}
         return History(kinds["step"], kinds["epoch"], kinds["broken"], kinds["end"][-1] if kinds["end"] else None)
 
     @property
     def has_epochs(self) -> bool:
-        """Whether an epoch is over: before that, nobody knows how many steps it has, and curves go over steps."""
+        """Whether an epoch is complete. Before that, its number of steps is unknown and curves are drawn over steps."""
         return bool(self.epochs)
 
     def of_steps(self, key: str, label: str) -> Series:
-        """A quantity of the log's steps, where it was logged."""
+        """A curve of a quantity that is logged with steps."""
         chosen = [e for e in self.steps if e.get(key) is not None]
-        return Series(label, [self._place(e["step"]) for e in chosen], [float(e[key]) for e in chosen]).thinned()
+        return Series(label, [self._epoch_at(e["step"]) for e in chosen], [float(e[key]) for e in chosen]).thinned()
 
     def of_epochs(self, key: str, label: str) -> Series:
-        """A quantity of the log's epochs, where it was logged."""
+        """A curve of a quantity that is logged with epochs."""
         chosen = [e for e in self.epochs if e.get(key) is not None]
         return Series(label, [float(e["epoch"]) for e in chosen], [float(e[key]) for e in chosen])
 
     def last(self, key: str) -> float | None:
-        """The latest logged value of a quantity of epochs."""
+        """The last value of a quantity that is logged with epochs."""
         return next((float(e[key]) for e in reversed(self.epochs) if e.get(key) is not None), None)
 
-    def _place(self, step: int) -> float:
-        """Which epoch a step belongs to, with its fraction; in an epoch that is not over, by the length of the last."""
+    def _epoch_at(self, step: int) -> float:
+        """The position of a step in epochs; an incomplete epoch is taken to be as long as the one before."""
         if not self.epochs:
             return float(step)
         ends = [0, *(e["step"] for e in self.epochs)]

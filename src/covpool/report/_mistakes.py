@@ -1,4 +1,4 @@
-"""Which classes are taken for which others, with pictures."""
+"""Which classes are confused with which, with example images."""
 
 import base64
 import io
@@ -7,131 +7,165 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool.data import BrokenImage
-from covpool.engine.evaluation import Interval, Judgement, wilson
-from covpool.report._findings import Answers
+from covpool.data import BrokenImage, Images
+from covpool.engine.evaluation import Evaluation, Interval, wilson
+from covpool.report._predictions import Predictions
 
-PAIRS, PICTURES, WORST = 6, 3, 10
-COLUMNS = 12  # of the confusion matrix; the rest is summed up
-SIDE = 220  # of a picture in the page, pixels
+PAIRS, IMAGES, WORST = 6, 3, 10  # pairs of classes, images of each, rows of the confusion matrix
+COLUMNS = 12  # columns of the confusion matrix; the other classes are summed up
+SIDE = 220  # largest side of an image in the page, in pixels
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A test picture with what the network says of it."""
+class ExampleImage:
+    """A test image with its prediction.
 
-    source: str  # a data URI; empty where it could not be read
+    Attributes:
+        source: The image as a data URI; empty if it cannot be read.
+        name: The last two parts of its path.
+        probability: Probability of the predicted class.
+        true_probability: Probability of the true class.
+    """
+
+    source: str
     name: str
-    probability: float  # of the predicted class
+    probability: float
     true_probability: float
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A class that is taken for another."""
+class ConfusedPair:
+    """A class that is mistaken for another.
+
+    Attributes:
+        true: Name of the true class.
+        predicted: Name of the predicted class.
+        count: Number of such mistakes.
+        images: Number of images of the true class.
+        mistakes: The mistakes with the highest probability.
+        example: An image of the predicted class that was recognized, if there is one.
+    """
 
     true: str
     predicted: str
     count: int
-    images: int  # of the true class
-    pictures: list[Picture]  # the surest mistakes
-    example: Picture | None  # of the predicted class, recognised
+    images: int
+    mistakes: list[ExampleImage]
+    example: ExampleImage | None
 
 
 @dataclass(frozen=True)
-class Row:
-    """A class in the confusion matrix."""
+class ConfusionRow:
+    """A row of the confusion matrix.
+
+    Attributes:
+        name: Name of the class.
+        images: Number of its images.
+        accuracy: Its accuracy.
+        interval: 95 % confidence interval of the accuracy.
+        cells: For each column, the number of images, and whether the column is the class itself.
+        others: Number of images predicted as a class without a column.
+    """
 
     name: str
     images: int
     accuracy: float
     interval: Interval
-    cells: list[tuple[int, bool]]  # how often it was taken for the column's class, and whether that is itself
+    cells: list[tuple[int, bool]]
     others: int
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """The worst classes against those they are taken for, and the most frequent mistakes."""
+    """The worst classes and what they are mistaken for, and the most frequent mistakes.
+
+    Attributes:
+        columns: Class names of the columns.
+        rows: Rows of the confusion matrix, worst class first.
+        pairs: The most confused pairs of classes.
+        classes: Number of classes with test images.
+        wrong: Number of wrong predictions.
+    """
 
     columns: list[str]
-    rows: list[Row]
-    pairs: list[Pair]
-    classes: int  # with test images
+    rows: list[ConfusionRow]
+    pairs: list[ConfusedPair]
+    classes: int
     wrong: int
 
     @property
     def largest_share(self) -> float:
-        """Of a class's images that were taken for one other: the end of the scale of colours."""
+        """The largest share of a class that is mistaken for one other class: the end of the color scale."""
         return max((n / row.images for row in self.rows for n, own in row.cells if not own), default=0.0) or 1.0
 
 
-def find_mistakes(answers: Answers, judgement: Judgement) -> Mistakes:
-    """The worst classes and the most confused pairs of a judged network."""
-    counts = judgement.confusion.sum(1)
-    hits = judgement.confusion.diagonal()
-    shares = torch.where(counts > 0, hits / counts.clamp(min=1), 2.0)  # a class without images is last
+def find_mistakes(predictions: Predictions, evaluation: Evaluation) -> Mistakes:
+    """Find the worst classes and the most confused pairs of classes."""
+    counts = evaluation.confusion.sum(1)
+    hits = evaluation.confusion.diagonal()
+    shares = torch.where(counts > 0, hits / counts.clamp(min=1), 2.0)  # classes without images come last
     chosen = shares.argsort(stable=True)[: min(WORST, int((counts > 0).sum()))]
-    columns = _columns(judgement.confusion, chosen)
-    rows = [_row(judgement, label, columns) for label in chosen.tolist()]
-    names = [judgement.classes[label] for label in columns]
-    return Mistakes(names, rows, _pairs(answers, judgement), int((counts > 0).sum()), int((counts - hits).sum()))
+    columns = _columns(evaluation.confusion, chosen)
+    rows = [_row(evaluation, label, columns) for label in chosen.tolist()]
+    names = [evaluation.classes[label] for label in columns]
+    return Mistakes(names, rows, _pairs(predictions, evaluation), int((counts > 0).sum()), int((counts - hits).sum()))
 
 
 def _columns(confusion: Tensor, chosen: Tensor) -> list[int]:
-    """The chosen classes, then those they are most often taken for, as far as there is room."""
-    taken_for = confusion[chosen].sum(0)
+    """The chosen classes, then the classes they are most often mistaken for."""
+    totals = confusion[chosen].sum(0)
     own: list[int] = chosen.tolist()
-    others = [i for i in taken_for.argsort(descending=True, stable=True).tolist() if taken_for[i] and i not in own]
+    others = [i for i in totals.argsort(descending=True, stable=True).tolist() if totals[i] and i not in own]
     return [*own, *others][: max(COLUMNS, len(own))]
 
 
-def _row(judgement: Judgement, label: int, columns: list[int]) -> Row:
-    line = judgement.confusion[label]
+def _row(evaluation: Evaluation, label: int, columns: list[int]) -> ConfusionRow:
+    line = evaluation.confusion[label]
     images, hits = int(line.sum()), int(line[label])
     cells = [(int(line[column]), column == label) for column in columns]
     others = images - sum(count for count, _ in cells)
-    return Row(judgement.classes[label], images, hits / images, wilson(hits, images), cells, others)
+    return ConfusionRow(evaluation.classes[label], images, hits / images, wilson(hits, images), cells, others)
 
 
-def _pairs(answers: Answers, judgement: Judgement) -> list[Pair]:
-    wrong = judgement.confusion.clone().fill_diagonal_(0)
-    counts, places = wrong.flatten().topk(min(PAIRS, wrong.numel()))
-    pairs = []
-    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        if count:
-            true, predicted = divmod(place, len(judgement.classes))
-            pairs.append(_pair(answers, judgement, true, predicted))
-    return pairs
+def _pairs(predictions: Predictions, evaluation: Evaluation) -> list[ConfusedPair]:
+    wrong = evaluation.confusion.clone().fill_diagonal_(0)
+    counts, cells = wrong.flatten().topk(min(PAIRS, wrong.numel()))
+    return [
+        _pair(predictions, evaluation, *divmod(cell, len(evaluation.classes)))
+        for count, cell in zip(counts.tolist(), cells.tolist(), strict=True)
+        if count
+    ]
 
 
-def _pair(answers: Answers, judgement: Judgement, true: int, predicted: int) -> Pair:
-    said = answers.predicted
-    mistaken = ((answers.targets == true) & (said == predicted)).nonzero().flatten()
-    right = ((answers.targets == predicted) & (said == predicted)).nonzero().flatten()
-    pictures = [_picture(answers, i, true, predicted) for i in _surest(answers, mistaken, predicted)[:PICTURES]]
-    example = next((_picture(answers, i, predicted, predicted) for i in _surest(answers, right, predicted)), None)
-    counts = judgement.confusion[true]
-    names = judgement.classes
-    return Pair(names[true], names[predicted], int(counts[predicted]), int(counts.sum()), pictures, example)
+def _pair(predictions: Predictions, evaluation: Evaluation, true: int, predicted: int) -> ConfusedPair:
+    is_predicted = predictions.predicted == predicted
+    mistaken = ((predictions.targets == true) & is_predicted).nonzero().flatten()
+    right = ((predictions.targets == predicted) & is_predicted).nonzero().flatten()
+    mistakes = [_example(predictions, i, true, predicted) for i in _surest(predictions, mistaken, predicted)[:IMAGES]]
+    best = _surest(predictions, right, predicted)
+    example = _example(predictions, best[0], predicted, predicted) if best else None
+    counts = evaluation.confusion[true]
+    names = evaluation.classes
+    return ConfusedPair(names[true], names[predicted], int(counts[predicted]), int(counts.sum()), mistakes, example)
 
 
-def _surest(answers: Answers, numbers: Tensor, label: int) -> list[int]:
-    """Images by the probability of a class, highest first."""
-    sure = answers.logits[numbers].double().log_softmax(1)[:, label]
-    order: list[int] = numbers[sure.argsort(descending=True, stable=True)].tolist()
+def _surest(predictions: Predictions, numbers: Tensor, label: int) -> list[int]:
+    """Sort images by the probability of a class, highest first."""
+    probability = predictions.logits[numbers].double().log_softmax(1)[:, label]
+    order: list[int] = numbers[probability.argsort(descending=True, stable=True)].tolist()
     return order
 
 
-def _picture(answers: Answers, i: int, true: int, predicted: int) -> Picture:
-    path = answers.images.paths[i]
-    name = "/".join(path.parts[-2:])
-    return Picture(_data_uri(answers, i), name, answers.probability(i, predicted), answers.probability(i, true))
+def _example(predictions: Predictions, i: int, true: int, predicted: int) -> ExampleImage:
+    images = predictions.images
+    source = "" if images is None else _data_uri(images, i)
+    name = f"test image {i}" if images is None else "/".join(images.paths[i].parts[-2:])
+    return ExampleImage(source, name, predictions.probability(i, predicted), predictions.probability(i, true))
 
 
-def _data_uri(answers: Answers, i: int) -> str:
+def _data_uri(images: Images, i: int) -> str:
     try:
-        image = answers.images.load(i)
+        image = images.load(i)
     except BrokenImage:
         return ""
     image.thumbnail((SIDE, SIDE))

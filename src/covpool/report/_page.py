@@ -8,11 +8,11 @@ from covpool.report._facts import duration, number, percent
 
 
 def render_page(template: Path, values: dict[str, Any]) -> str:
-    """Render a Jinja template. It may include the files beside it and those of this package, such as style.css.
+    """Render a Jinja template. It may include files from its own folder and from this package, such as style.css.
 
     Args:
-        template: the template's path.
-        values: what it names; an unknown name is an error.
+        template: Path of the template.
+        values: Values of the names in the template; a name without a value is an error.
     """
     jinja2 = require("jinja2", "train")
     environment = jinja2.Environment(

@@ -1,4 +1,4 @@
-"""Writes the report of a run."""
+"""Writing the report of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -7,32 +7,34 @@ import torch
 
 from covpool._errors import CovpoolError
 from covpool.data.sets import Splits, open_data
-from covpool.engine.evaluation import Checkpoint, Judgement, judge
-from covpool.io import read_checkpoint, replacing
+from covpool.engine.evaluation import LoadedCheckpoint, summarize_scores
+from covpool.io import replacing
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, resolve_stages, to_toml
 from covpool.report import _facts as facts
 from covpool.report._curves import learning_curves
-from covpool.report._eigenplots import function_plots, spectrum_plots, summarize
-from covpool.report._findings import Answers, answer, checkpoint_of, sample_spectra
+from covpool.report._eigenplots import function_plots, spectrum_plots, summarize_spectra
 from covpool.report._history import History
 from covpool.report._mistakes import find_mistakes
 from covpool.report._page import render_page
-from covpool.report._part import Part, attempt, given
+from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run
+from covpool.report._section import Section, attempt, required
+from covpool.report._spectra import sample_spectra
 
 REPORT_FILE = "report.html"
 TEMPLATE = Path(__file__).parent / "page.html.jinja"
 
 
 def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto") -> Path:
-    """One self-contained page on a run: learning curves, accuracy, mistakes with pictures, spectra, settings, timings.
+    """Write one self-contained page on a run: curves, accuracy, mistakes with images, spectra, settings, timings.
 
-    The best checkpoint of the run judges the test images once more, under the recipe's protocol. What cannot be made
-    (no checkpoint yet, no data at hand, unknown classes, no matplotlib) is replaced by a sentence that says why.
+    The accuracy is that of the best checkpoint on the test set. The scores that the training saved are used; if there
+    are none, they are computed again. A section that cannot be made (no checkpoint yet, no data, unknown classes, no
+    matplotlib) is replaced by a sentence that says why.
 
     Args:
-        run: the folder of a run, finished or not.
-        splits: its data, where they are open already; else they are opened as the recipe says.
-        device: where the network runs; "auto" is the GPU where there is one, unless the recipe wants the CPU.
+        run: The folder of a run, finished or not.
+        splits: The data of the run; by default they are opened as the recipe says.
+        device: Device that runs the network; "auto" is the GPU if there is one, unless the recipe asks for the CPU.
 
     Returns:
         The path of the page, RUN/report.html.
@@ -40,24 +42,36 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     if not (run / RECIPE_FILE).is_file():
         raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
     recipe, history = read_recipe(run / RECIPE_FILE), History.read(run)
-    chosen = device if device != "auto" else _device(recipe)
-    checkpoint = attempt(lambda: Checkpoint.read(checkpoint_of(run), chosen))
-    opened = attempt(lambda: splits or open_data(recipe.data))
-    values = {"run": run, "recipe": recipe, "history": history, **_log_parts(recipe, history)}
-    values |= _network_parts(recipe, history, checkpoint, opened, chosen)
+    device = _choose_device(recipe) if device == "auto" else device
+    checkpoint = attempt(lambda: LoadedCheckpoint.read(find_checkpoint(run), device))
+    data = attempt(lambda: splits or open_data(recipe.data))
+    predictions = attempt(lambda: predictions_of_run(run, required(checkpoint), recipe, data, device))
+    spectra = attempt(lambda: sample_spectra(required(checkpoint), recipe, required(data).test, device))
+    values = {
+        "run": run,
+        "recipe": recipe,
+        "history": history,
+        "spectra": spectra,
+        "spectrum_plots": attempt(lambda: spectrum_plots(required(spectra))),
+        "function_plots": attempt(lambda: function_plots(required(spectra))),
+        "summary": summarize_spectra(spectra.value) if spectra.value else None,
+        **_log_values(recipe, history),
+        **_checkpoint_values(checkpoint.value, recipe),
+        **_prediction_values(predictions, history),
+    }
     page = render_page(TEMPLATE, values)
     with replacing(run / REPORT_FILE) as partial:
-        partial.write_text(page, encoding="utf-8", errors="replace")  # names of files may be any bytes
+        partial.write_text(page, encoding="utf-8", errors="replace")  # file names may be any bytes
     return run / REPORT_FILE
 
 
-def _device(recipe: Recipe) -> str:
+def _choose_device(recipe: Recipe) -> str:
     return "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
 
 
-def _log_parts(recipe: Recipe, history: History) -> dict[str, Any]:
-    """What needs the recipe and the log alone."""
-    starts = [part.start for part in resolve_stages(recipe)][1:]
+def _log_values(recipe: Recipe, history: History) -> dict[str, Any]:
+    """What the page shows of the recipe and the log."""
+    starts = [stage.start for stage in resolve_stages(recipe)][1:]
     return {
         "progress": facts.progress(history, recipe),
         "curves": attempt(lambda: learning_curves(history, starts)),
@@ -67,30 +81,29 @@ def _log_parts(recipe: Recipe, history: History) -> dict[str, Any]:
     }
 
 
-def _network_parts(
-    recipe: Recipe, history: History, checkpoint: Part[Checkpoint], opened: Part[Splits], device: str
-) -> dict[str, Any]:
-    """What needs the trained network, and the test images."""
-    answers = attempt(lambda: answer(given(checkpoint), recipe, given(opened), device))
-    judgement = attempt(lambda: _judged(given(answers)))
-    spectra = attempt(lambda: sample_spectra(given(checkpoint), recipe, given(opened).test, device))
-    known = checkpoint.value
-    saved = read_checkpoint(known.path) if known else None
+def _checkpoint_values(checkpoint: LoadedCheckpoint | None, recipe: Recipe) -> dict[str, Any]:
+    """What the page shows of the checkpoint."""
+    if checkpoint is None:
+        return {"checkpoint": None, "network": [], "versions": facts.versions({}), "epoch": None}
+    about = checkpoint.about
     return {
-        "headline": facts.headline(history, judgement.value),
-        "checkpoint": known,
-        "network": facts.about_network(known.network, recipe) if known else [],
-        "versions": facts.versions(saved.versions if saved else {}),
-        "epoch": saved.training.epoch if saved and saved.training else None,
-        "judgement": judgement,
-        "metrics": facts.metrics(judgement.value) if judgement.value else [],
-        "mistakes": attempt(lambda: find_mistakes(given(answers), given(judgement))),
-        "spectra": spectra,
-        "spectrum_plots": attempt(lambda: spectrum_plots(given(spectra))),
-        "function_plots": attempt(lambda: function_plots(given(spectra))),
-        "summary": summarize(spectra.value) if spectra.value else None,
+        "checkpoint": checkpoint,
+        "network": facts.about_network(checkpoint.network, recipe),
+        "versions": facts.versions(about.versions),
+        "epoch": about.training.epoch if about.training else None,
     }
 
 
-def _judged(answers: Answers) -> Judgement:
-    return judge(answers.logits, answers.targets, answers.images.classes)
+def _prediction_values(predictions: Section[Predictions], history: History) -> dict[str, Any]:
+    """What the page shows of the predictions on the test set."""
+
+    def evaluate(found: Predictions) -> Any:
+        return summarize_scores(found.logits, found.targets, found.classes)
+
+    evaluation = attempt(lambda: evaluate(required(predictions)))
+    return {
+        "headline": facts.headline(history, evaluation.value),
+        "evaluation": evaluation,
+        "metrics": facts.metrics(evaluation.value) if evaluation.value else [],
+        "mistakes": attempt(lambda: find_mistakes(required(predictions), required(evaluation))),
+    }

@@ -1,6 +1,5 @@
 """Feature maps of a frozen backbone, computed once: a probe trains its pools on them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
+from covpool._progress import OnProgress, discard
 from covpool.data.pipeline import EvalBatches
+from covpool.engine import infer, select_rows, with_progress
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-
-Progress = Callable[[int, int], None]  # batches done, of how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,47 +39,41 @@ class Maps:
         return features.to(self.targets.device, non_blocking=True).float(), self.targets[rows % len(self)]
 
 
-@torch.no_grad()
 def compute_maps(
     backbone: nn.Module,
     batches: EvalBatches,
     *,
-    mirrored: bool,
+    flipped: bool,
     dtype: torch.dtype,
     keep_on: torch.device | str,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress = discard,
 ) -> Maps:
-    """The features of all pictures that can be read and whose class is known.
+    """Compute the feature maps of all images that can be read and whose class is known.
 
     Args:
-        backbone: images -> features; put into eval mode.
-        batches: the pictures, on the backbone's device.
-        mirrored: compute those of the mirror images too.
-        dtype: in which they are kept.
-        keep_on: where they are kept.
-        on_progress: called after every batch.
+        backbone: Maps images to features; put in evaluation mode.
+        batches: The images, on the device of the backbone.
+        flipped: Compute the feature maps of the flipped images too.
+        dtype: Type in which the feature maps are kept.
+        keep_on: Device on which they are kept.
+        on_progress: Called after every batch.
 
     Raises:
-        CovpoolError: a feature is not finite in this precision.
+        CovpoolError: A feature is not finite in this type.
     """
-    backbone.eval()
-    count = len(batches.images)
     kept: Tensor | None = None
     targets: list[Tensor] = []
     done = 0
-    for number, batch in enumerate(batches, 1):
-        known = batch.y >= 0
-        for side, x in enumerate((batch.x, batch.x.flip(-1)) if mirrored else (batch.x,)):
-            features = backbone(x[known]).to(dtype)
+    readable = select_rows(with_progress(batches, "feature maps", on_progress), lambda batch: batch.y >= 0)
+    for found in infer(backbone, readable, flip=flipped):
+        for side, features in enumerate(found.outputs):
             if kept is None:
-                kept = torch.zeros(1 + mirrored, count, *features.shape[1:], dtype=dtype, device=keep_on)
-            kept[side, done : done + len(features)] = features
-        targets.append(batch.y[known])
-        done += len(targets[-1])
-        if on_progress is not None:
-            on_progress(number, len(batches))
-    if kept is None or not done:
-        raise CovpoolError("no picture can be read and has a known class: there is nothing to probe")
+                kept = torch.zeros(1 + flipped, len(batches.images), *features.shape[1:], dtype=dtype, device=keep_on)
+            kept[side, done : done + len(features)] = features.to(dtype)
+        targets.append(found.batch.y)
+        done += len(found.batch.y)
+    if kept is None:
+        raise CovpoolError("no image can be read and has a known class: there is nothing to probe")
     kept = kept[:, :done].flatten(0, 1)
     if not kept.isfinite().all():
         raise CovpoolError(f"features of the backbone are not finite as {dtype}: set maps=bf16 or maps=fp32")

@@ -1,4 +1,4 @@
-"""Crops, mirror images, fusion and SVMs, each against the same computed directly from the pictures."""
+"""Crops, flips, fusion and SVMs, each against the same computed directly from the images."""
 
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from covpool.data._images import Images
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._transforms import preprocessing
 from covpool.data.sets._open import Splits, open_data
-from covpool.engine.evaluation import _pooled as pooled
-from covpool.engine.evaluation._evaluate import Protocol, evaluate, fused_scores
+from covpool.engine.evaluation import _representations as representations
+from covpool.engine.evaluation._evaluate import EvaluationProtocol, evaluate, fused_scores
+from covpool.engine.evaluation._representations import Representations
+from covpool.engine.evaluation._tensor_cache import cached
 from trees import break_image, make_folder, write_image
 
 SIZE, SIDE = 32, 36
@@ -42,12 +44,12 @@ def checkpoint(folder: Path, classes: tuple[str, ...], seed: int = 0, pool: str 
 
 
 def inputs(images: Images) -> Tensor:
-    """The pictures, resized by PIL itself and normalised by hand."""
+    """The images, resized by PIL itself and normalized by hand."""
     mean, std = (torch.tensor(v)[:, None, None] for v in (AUGMENT.mean, AUGMENT.std))
     found = []
     for path in images.paths:
-        picture = Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-        found.append((torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255 - mean) / std)
+        image = Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        found.append((torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 - mean) / std)
     return torch.stack(found)
 
 
@@ -61,45 +63,45 @@ def probabilities(path: Path, *views: Tensor) -> Tensor:
     return torch.stack([network(view) for view in views]).mean(0).double().softmax(1)
 
 
-MARGIN, CENTRE = SIDE - SIZE, (SIDE - SIZE) // 2
+MARGIN, CENTER = SIDE - SIZE, (SIDE - SIZE) // 2
 
 
-def test_one_crop_is_the_centre(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_one_crop_is_the_center(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    scores, targets = fused_scores([path], splits, data, Protocol(batch_size=4))
-    assert torch.allclose(scores.exp(), probabilities(path, crop(inputs(splits.test), CENTRE, CENTRE)), atol=1e-5)
+    scores, targets = fused_scores([path], splits, data, EvaluationProtocol(batch_size=4))
+    assert torch.allclose(scores.exp(), probabilities(path, crop(inputs(splits.test), CENTER, CENTER)), atol=1e-5)
     assert targets.tolist() == splits.test.targets
 
 
-def test_flip_averages_the_logits_of_the_mirror_image(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_flip_averages_the_logits_of_the_flipped_image(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    scores, _ = fused_scores([path], splits, data, Protocol(flip=True))
-    view = crop(inputs(splits.test), CENTRE, CENTRE)
+    scores, _ = fused_scores([path], splits, data, EvaluationProtocol(flip=True))
+    view = crop(inputs(splits.test), CENTER, CENTER)
     assert torch.allclose(scores.exp(), probabilities(path, view, view.flip(-1)), atol=1e-5)
 
 
-def test_ten_crops_are_corners_and_centre_and_their_mirror_images(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_ten_crops_are_corners_and_center_and_their_flips(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    scores, _ = fused_scores([path], splits, data, Protocol(crops=10))
+    scores, _ = fused_scores([path], splits, data, EvaluationProtocol(crops=10))
     x = inputs(splits.test)
-    places = [(0, 0), (0, MARGIN), (MARGIN, 0), (MARGIN, MARGIN), (CENTRE, CENTRE)]
-    views = [crop(x, *place) for place in places]
+    corners = [(0, 0), (0, MARGIN), (MARGIN, 0), (MARGIN, MARGIN), (CENTER, CENTER)]
+    views = [crop(x, *corner) for corner in corners]
     expected = probabilities(path, *views, *(view.flip(-1) for view in views))
     assert torch.allclose(scores.exp(), expected, atol=1e-5)
 
 
 def test_fusion_averages_probabilities(splits: Splits, data: Data, tmp_path: Path) -> None:
     paths = [checkpoint(tmp_path, splits.test.classes, seed, pool) for seed, pool in enumerate(("isqrt", "avg", "cov"))]
-    scores, targets = fused_scores(paths, splits, data, Protocol())
-    view = crop(inputs(splits.test), CENTRE, CENTRE)
+    scores, targets = fused_scores(paths, splits, data, EvaluationProtocol())
+    view = crop(inputs(splits.test), CENTER, CENTER)
     expected = sum(probabilities(path, view) for path in paths) / 3
     assert torch.allclose(scores.exp(), expected, atol=1e-5)
-    found = evaluate(paths, splits, data, Protocol())
+    found = evaluate(paths, splits, data, EvaluationProtocol())
     assert found.accuracy["top1"] == pytest.approx(float((expected.argmax(1) == targets).double().mean()))
 
 
 @torch.no_grad()
-def test_svm_by_the_protocol_of_the_paper(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_svm_follows_the_protocol_of_the_paper(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
     network = covpool.load(path)
 
@@ -107,7 +109,7 @@ def test_svm_by_the_protocol_of_the_paper(splits: Splits, data: Data, tmp_path: 
         z = network.pool(network.features(x)).double()
         return z / z.norm(dim=1, keepdim=True)
 
-    train, test = (crop(inputs(part), CENTRE, CENTRE) for part in (splits.train, splits.test))
+    train, test = (crop(inputs(part), CENTER, CENTER) for part in (splits.train, splits.test))
     z, labels = torch.cat((unit(train), unit(train.flip(-1)))), torch.tensor(splits.train.targets * 2)
     expected = torch.zeros(len(splits.test), 3, dtype=torch.float64)
     for label in range(3):
@@ -116,37 +118,35 @@ def test_svm_by_the_protocol_of_the_paper(splits: Splits, data: Data, tmp_path: 
         high, low = (score(z)[labels == label].median(), score(z)[labels != label].median())
         mean = (score(unit(test)) + score(unit(test.flip(-1)))) / 2
         expected[:, label] = (mean - low) / (high - low)
-    scores, _ = fused_scores([path], splits, data, Protocol(classifier="svm"))
+    scores, _ = fused_scores([path], splits, data, EvaluationProtocol(classifier="svm"))
     assert torch.allclose(scores, expected, atol=0.02), "the solver stops at a relative gap of 1e-3"
 
 
-def test_pooled_features_are_kept_and_found_again(
+def test_representations_are_kept_and_reused(
     splits: Splits, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    protocol = Protocol(classifier="svm", features=tmp_path / "features")
+    protocol = EvaluationProtocol(classifier="svm", features=tmp_path / "features")
     first, _ = fused_scores([path], splits, data, protocol)
     assert len(list((tmp_path / "features").iterdir())) == 2
-    monkeypatch.setattr(pooled, "_representation", None)  # nothing is computed again
+    monkeypatch.setattr(representations, "_representation", None)  # nothing is computed again
     assert torch.equal(fused_scores([path], splits, data, protocol)[0], first)
 
 
-def test_a_damaged_file_of_pooled_features_is_to_be_deleted(tmp_path: Path) -> None:
-    made = pooled.Pooled(torch.ones(2, 3), torch.ones(2, 3), torch.arange(2))
-    pooled.cached(tmp_path, {}, lambda: made, pooled.Pooled)
+def test_a_damaged_cache_file_must_be_deleted(tmp_path: Path) -> None:
+    made = Representations(torch.ones(2, 3), torch.ones(2, 3), torch.arange(2))
+    cached(tmp_path, {}, lambda: made, Representations)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    for contents in (whole[:50], whole.replace(b"mirrored", b"reversed")):
+    for contents in (whole[:50], whole.replace(b"flipped", b"turned!")):
         file.write_bytes(contents)
         with pytest.raises(ValueError, match=rf"{file.name} is damaged.*: delete it"):
-            pooled.cached(tmp_path, {}, lambda: made, pooled.Pooled)
+            cached(tmp_path, {}, lambda: made, Representations)
 
 
-def test_pooled_features_of_a_picture_that_was_replaced_are_computed_again(
-    splits: Splits, data: Data, tmp_path: Path
-) -> None:
+def test_representations_of_a_replaced_image_are_computed_again(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
-    protocol = Protocol(classifier="svm", features=tmp_path / "features")
+    protocol = EvaluationProtocol(classifier="svm", features=tmp_path / "features")
     before, _ = fused_scores([path], splits, data, protocol)
     write_image(splits.test.paths[0], size=(70, 50), hue=999)
     after, _ = fused_scores([path], splits, data, protocol)
@@ -154,33 +154,33 @@ def test_pooled_features_of_a_picture_that_was_replaced_are_computed_again(
     assert changed[0] and not changed[1:].any()
 
 
-def test_the_representation_of_a_pool_that_gives_scores(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_representation_of_a_pool_that_outputs_scores(splits: Splits, data: Data, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = covpool.attach("test_resnet", "lrbp", 3, reduce_to=None, bottleneck=8)
     path = tmp_path / "lrbp.safetensors"
     covpool.save(network, path, class_names=splits.test.classes, preprocessing=preprocessing(AUGMENT))
-    assert evaluate([path], splits, data, Protocol(classifier="svm")).images == len(splits.test)
+    assert evaluate([path], splits, data, EvaluationProtocol(classifier="svm")).images == len(splits.test)
 
 
-def test_a_broken_picture_is_left_out_or_refused(splits: Splits, data: Data, tmp_path: Path) -> None:
+def test_a_broken_image_is_left_out_or_refused(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
     break_image(splits.test.paths[2])
     with pytest.raises(ValueError, match=str(splits.test.paths[2].name)):
-        evaluate([path], splits, data, Protocol())
+        evaluate([path], splits, data, EvaluationProtocol())
     skipping = Data(root=data.root, workers=0, broken="skip")
-    found = evaluate([path], splits, skipping, Protocol())
+    found = evaluate([path], splits, skipping, EvaluationProtocol())
     assert (found.images, found.unread) == (len(splits.test) - 1, 1)
 
 
 def test_other_classes_are_refused(splits: Splits, data: Data, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="knows 2 classes and the data has 3"):
-        evaluate([checkpoint(tmp_path, ("x", "y"))], splits, data, Protocol())
-    with pytest.raises(ValueError, match="where it has 'x', there is 'class0'"):
-        evaluate([checkpoint(tmp_path, ("x", "y", "z"))], splits, data, Protocol())
+    with pytest.raises(ValueError, match="has 2 classes and the data has 3"):
+        evaluate([checkpoint(tmp_path, ("x", "y"))], splits, data, EvaluationProtocol())
+    with pytest.raises(ValueError, match="different classes: 'x' in the checkpoint is 'class0' in the"):
+        evaluate([checkpoint(tmp_path, ("x", "y", "z"))], splits, data, EvaluationProtocol())
 
 
-def test_progress_is_told(splits: Splits, data: Data, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    protocol = Protocol(batch_size=10, on_progress=lambda *step: told.append(step))
+def test_progress_is_reported(splits: Splits, data: Data, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    protocol = EvaluationProtocol(batch_size=10, on_progress=lambda *step: seen.append(step))
     evaluate([checkpoint(tmp_path, splits.test.classes)], splits, data, protocol)
-    assert told == [("test, isqrt0.safetensors", 1, 2), ("test, isqrt0.safetensors", 2, 2)]
+    assert seen == [("test set, isqrt0.safetensors", 1, 2), ("test set, isqrt0.safetensors", 2, 2)]

@@ -1,4 +1,4 @@
-"""Intervals against scipy's and against differences known beforehand."""
+"""Intervals against scipy, and against known differences."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from covpool.engine.evaluation._intervals import paired_bootstrap, wilson
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (10, 10), (90, 100), (3, 7)])
-def test_wilson_is_that_of_scipy(hits: int, trials: int) -> None:
+def test_wilson_against_scipy(hits: int, trials: int) -> None:
     expected = binomtest(hits, trials).proportion_ci(method="wilson")
     assert wilson(hits, trials) == pytest.approx((expected.low, expected.high), abs=1e-12)
 

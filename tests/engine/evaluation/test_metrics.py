@@ -1,13 +1,14 @@
+"""Metrics against scikit-learn, and the calibration error against numpy."""
+
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import log_loss, top_k_accuracy_score
 
-from covpool.engine.evaluation import _metrics as metrics
-from covpool.engine.evaluation._metrics import accuracies
+from covpool.engine.evaluation._metrics import accuracies, calibration_error
 
 
-def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "ROWS", 16)
+def test_against_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     scores, targets = torch.randn(50, 12, generator=generator), torch.randint(12, (50,), generator=generator)
     targets[7] = -1
@@ -20,17 +21,27 @@ def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["loss"] == pytest.approx(log_loss(targets[known], probabilities, labels=range(12)))
 
 
-def test_fewer_classes_than_places() -> None:
+def test_top_k_with_fewer_classes_than_k() -> None:
     found = accuracies(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
     assert (found["top1"], found["top3"], found["top5"]) == (0.5, 1.0, 1.0)
 
 
-def test_nothing_to_judge_by() -> None:
+def test_no_known_class_gives_no_metrics() -> None:
     assert accuracies(torch.randn(3, 4), torch.tensor([-1, -1, -1])) == {}
     assert accuracies(torch.randn(0, 4), torch.zeros(0, dtype=torch.long)) == {}
 
 
-def test_nothing_is_summed_over_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every process has all the scores; and NCCL would refuse what lies on the CPU."""
-    monkeypatch.setattr("torchmetrics.metric.jit_distributed_available", lambda: True)
-    assert accuracies(torch.eye(4), torch.arange(4))["top1"] == 1
+@pytest.mark.parametrize("scale", [0.3, 3.0, 40.0], ids=["unsure", "sure", "saturated"])
+def test_calibration_error_against_numpy(scale: float) -> None:
+    """Bin by bin: |mean confidence - accuracy|, weighted by the share of images; confidence 1 is a bin of its own."""
+    generator = torch.Generator().manual_seed(0)
+    scores, targets = scale * torch.randn(300, 6, generator=generator), torch.randint(6, (300,), generator=generator)
+    shifted = np.exp(scores.double().numpy() - scores.double().numpy().max(1, keepdims=True))
+    confidence = (shifted / shifted.sum(1, keepdims=True)).max(1).astype(np.float32)
+    hits = scores.numpy().argmax(1) == targets.numpy()
+    bins = np.digitize(confidence, np.linspace(0, 1, 16, dtype=np.float32))
+    expected = 0.0
+    for number in np.unique(bins):
+        inside = bins == number
+        expected += inside.mean() * abs(confidence[inside].astype(float).mean() - hits[inside].mean())
+    assert calibration_error(scores, targets) == pytest.approx(expected, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Where weights come from, and which of them learn."""
+"""Initial weights, and which of them are trained."""
 
 from pathlib import Path
 from typing import Any
@@ -42,20 +42,20 @@ def taken(network: covpool.Network, path: Path) -> dict[str, bool]:
     }
 
 
-def test_a_checkpoint_of_the_same_classes_is_taken_whole(checkpoint: Path) -> None:
+def test_a_checkpoint_with_the_same_classes_is_loaded_whole(checkpoint: Path) -> None:
     built = build_network(recipe(checkpoint), CLASSES)
     assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
     assert any("classifier from" in note for note in built.notes)
 
 
 @pytest.mark.parametrize("classes", [["cat", "dog"], ["cat", "dog", "owl"]])
-def test_other_classes_get_a_fresh_classifier(checkpoint: Path, classes: list[str]) -> None:
+def test_other_classes_get_a_new_classifier(checkpoint: Path, classes: list[str]) -> None:
     built = build_network(recipe(checkpoint), classes)
     assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
-    assert built.network.num_classes == len(classes) and "a fresh classifier" in built.notes
+    assert built.network.num_classes == len(classes) and "a new classifier" in built.notes
 
 
-def test_another_pool_is_fresh(checkpoint: Path) -> None:
+def test_another_pool_is_new(checkpoint: Path) -> None:
     """PreTr-GAP of the paper: the features of one network under another pool."""
     built = build_network(recipe(checkpoint, reduce_to=4), CLASSES)
     assert taken(built.network, checkpoint) == {"features": True, "pool": False, "classifier": False}
@@ -75,9 +75,9 @@ def test_a_recipe_that_names_no_network_trains_the_checkpoints(checkpoint: Path)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pool": "bcnn"}, r"`pool.name` = 'bcnn' is not what .* set pool.name=isqrt, or name a model.backbone"),
-        ({"reduce_to": 4}, r"`pool.reduce_to` = 4 is not what .* leave it out"),
-        ({"normalize": "epn"}, r"`pool.normalize` = 'epn' is not what"),
+        ({"pool": "bcnn"}, r"`pool.name` = 'bcnn' differs from .* set pool.name=isqrt, or name a model.backbone"),
+        ({"reduce_to": 4}, r"`pool.reduce_to` = 4 differs from .* leave it out"),
+        ({"normalize": "epn"}, r"`pool.normalize` = 'epn' differs from"),
     ],
 )
 def test_a_checkpoints_own_network_keeps_its_pool(checkpoint: Path, options: dict[str, Any], said: str) -> None:
@@ -88,10 +88,9 @@ def test_a_checkpoints_own_network_keeps_its_pool(checkpoint: Path, options: dic
 def test_the_pool_of_a_named_network_in_a_checkpoint(tmp_path: Path) -> None:
     covpool.save(covpool.create_model("resnet18_isqrt_2k", 3), tmp_path / "m.safetensors")
     of_a_name = Recipe(init=Init(weights=str(tmp_path / "m.safetensors")))
-    assert (
-        build_network(of_a_name, CLASSES).network.architecture == covpool.load(tmp_path / "m.safetensors").architecture
-    )
-    with pytest.raises(ValueError, match=r"`pool.name` = 'avg' is not what"):
+    expected = covpool.load(tmp_path / "m.safetensors").architecture
+    assert build_network(of_a_name, CLASSES).network.architecture == expected
+    with pytest.raises(ValueError, match=r"`pool.name` = 'avg' differs from"):
         build_network(of_a_name.changed(pool=Pool(name="avg")), CLASSES)
 
 
@@ -124,10 +123,10 @@ def test_none_and_blocks_by_name() -> None:
 def test_mistakes(tmp_path: Path, checkpoint: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no file"):
         build_network(recipe("/no/such.pth"), CLASSES)
-    with pytest.raises(ValueError, match=r"the features in .* do not fit those of the recipe"):
+    with pytest.raises(ValueError, match=r"the features in .* do not match those of the recipe"):
         build_network(recipe(checkpoint, model=Model(backbone="torchvision/resnet18")), CLASSES)
     torch.save({}, tmp_path / "x.pth")
-    with pytest.raises(ValueError, match=r"does not say how its network is built: name it"):
+    with pytest.raises(ValueError, match=r"does not describe its network: name it"):
         build_network(recipe(tmp_path / "x.pth", model=Model()), CLASSES)
     with pytest.raises(ValueError, match=r"must be a covpool checkpoint for `model.name`"):
         build_network(recipe(tmp_path / "x.pth", model=Model(name="resnet18_isqrt_2k")), CLASSES)
@@ -144,7 +143,7 @@ def test_freezing_goes_by_whole_names(network: covpool.Network) -> None:
         assert parameter.requires_grad != name.startswith(("features.body.layer1.", "pool."))
     freeze(network, [])
     assert all(p.requires_grad for p in network.parameters())
-    with pytest.raises(ValueError, match=r"no parameter of the network is called so .did you mean"):
+    with pytest.raises(ValueError, match=r"must name parts of the network; got .*did you mean"):
         freeze(network, ["features.body.layer"])
 
 

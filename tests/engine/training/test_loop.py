@@ -1,4 +1,4 @@
-"""Trainings of seconds, looked at from outside."""
+"""Trainings that take seconds, and the files they write."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
 
 
 def by_hand(recipe: Recipe, *, epochs: int, ema: float = 0.0) -> dict[str, torch.Tensor]:
-    """The same training in a plain loop: SGD on the mean loss, and an average of the weights."""
+    """The same training in a plain loop: SGD on the mean loss, with averaged weights."""
     splits = open_data(recipe.data)
     torch.manual_seed(recipe.seed)
     network = build_network(recipe, splits.train.classes).network.train()
@@ -69,7 +69,7 @@ def test_against_a_loop_by_hand(root: Path, tmp_path: Path, ema: float) -> None:
         torch.testing.assert_close(weights(tmp_path / "run")[name], expected.detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_what_a_run_leaves_behind(root: Path, tmp_path: Path) -> None:
+def test_files_and_events_of_a_run(root: Path, tmp_path: Path) -> None:
     events: list[Event] = []
     recipe = tiny_recipe(root)
     result = train(recipe, tmp_path / "run", on_event=events.append)
@@ -80,12 +80,12 @@ def test_what_a_run_leaves_behind(root: Path, tmp_path: Path) -> None:
         *(("step", 6), ("step", 8), ("epoch", 8), ("end", 8)),
     ]
     assert [event["step"] for event in events if event["event"] == "tick"] == list(range(1, 9))
-    judged = [line["top1"] for line in log if line["event"] == "epoch"]
-    assert result.best == max(judged) and result.metrics["top1"] == judged[-1]
+    accuracies = [line["top1"] for line in log if line["event"] == "epoch"]
+    assert result.best == max(accuracies) and result.metrics["top1"] == accuracies[-1]
     saved = covpool.io.read_checkpoint(tmp_path / "run" / "last.safetensors")
     assert saved.class_names == tuple(CLASSES) and saved.preprocessing.size == 32
     assert saved.training.epoch == 2 and saved.training.recipe["optimizer"]["lr"] == 0.05
-    assert saved.training.metrics["top1"] == judged[-1]
+    assert saved.training.metrics["top1"] == accuracies[-1]
     assert saved.evaluation is not None and saved.data.name == "folder"
     network = covpool.load(tmp_path / "run" / "last.safetensors")
     assert network.num_classes == 3
@@ -99,8 +99,8 @@ def test_accumulation_is_one_large_batch(root: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(weights(tmp_path / "3")[name], expected, rtol=0, atol=1e-5)
 
 
-def test_stages_freeze_and_free(root: Path, tmp_path: Path) -> None:
-    """B-CNN's: the classifier alone first, then everything."""
+def test_stages_freeze_and_unfreeze(root: Path, tmp_path: Path) -> None:
+    """As for B-CNN: first the classifier only, then everything."""
     stages = (Stage(epochs=1, freeze=("features", "pool"), lr=0.5), Stage(epochs=1, freeze=(), lr=0.01, batch_size=24))
     recipe = tiny_recipe(root).changed(stages=stages)
     torch.manual_seed(0)
@@ -140,22 +140,22 @@ def test_every_switch_trains(root: Path, tmp_path: Path, tables: dict[str, Any])
     assert 0 <= result.metrics["top1"] <= 1 and result.metrics["loss"] < 2
 
 
-def test_the_pool_may_start_from_data(root: Path, tmp_path: Path) -> None:
+def test_pool_initialized_from_data(root: Path, tmp_path: Path) -> None:
     options = {"name": "netvlad", "options": {"reduce_to": 8, "clusters": 4}}
     recipe = tiny_recipe(root, pool=options, init={"pool_from_data": True, "descriptors": 200}, train={"epochs": 1})
     assert train(recipe, tmp_path / "run").epochs == 1
 
 
-def test_a_pool_that_does_not_start_from_data(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="does not start from data"):
+def test_pool_that_cannot_be_initialized_from_data(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not initialized from data"):
         train(tiny_recipe(root, init={"pool_from_data": True}), tmp_path / "run")
 
 
-def test_broken_pictures_are_named_once(tmp_path: Path) -> None:
+def test_broken_images_are_named_once(tmp_path: Path) -> None:
     root = make_tree(tmp_path / "tree")
     broken = [root / "train" / "red" / "3.png", root / "test" / "blue" / "1.png"]
     for path in broken:
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"red/3.png cannot be read"):
         train(tiny_recipe(root), tmp_path / "refused")
     train(tiny_recipe(root, data={"broken": "skip"}), tmp_path / "run")
@@ -164,8 +164,8 @@ def test_broken_pictures_are_named_once(tmp_path: Path) -> None:
     assert len(named) == 2 and found == {str(broken[0]): "train", str(broken[1]): "test"}
 
 
-def test_a_loss_that_is_lost_stops_the_training(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the loss is not finite any more at step \d+: lower optimizer.lr"):
+def test_a_loss_that_is_not_finite_stops_the_training(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the loss is not finite at step \d+: lower optimizer.lr"):
         train(tiny_recipe(root, optimizer={"lr": 1e30}), tmp_path / "run")
     assert not (tmp_path / "run" / "state.pt").exists()
 
@@ -175,9 +175,9 @@ def test_a_loss_that_is_lost_stops_the_training(root: Path, tmp_path: Path) -> N
     [
         ({"train": {"batch_size": 10, "accumulate": 4}}, "must be a multiple of 4 accumulated"),
         ({"train": {"batch_size": 600}}, "must not be larger than the training set"),
-        ({"train": {"precision": "fp16"}}, r"fp16 needs a GPU: use train.precision=bf16"),
+        ({"train": {"precision": "fp16"}}, r"needs a GPU: use train.precision=bf16"),
         ({"train": {"sync_norms": True}}, "works on GPUs only"),
-        ({"train": {"freeze": ("features.body.layer9",)}}, r"`train.freeze` names"),
+        ({"train": {"freeze": ("features.body.layer9",)}}, r"`train.freeze` must name"),
         ({"data": {"root": "/no/such"}}, r"`data.root`"),
     ],
 )
@@ -189,11 +189,11 @@ def test_mistakes(root: Path, tmp_path: Path, tables: dict[str, Any], said: str)
 def test_a_run_is_not_overwritten(root: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(root, train={"epochs": 1})
     train(recipe, tmp_path / "run")
-    with pytest.raises(ValueError, match="holds a run already: go on with `covpool train --resume"):
+    with pytest.raises(ValueError, match="holds a run already: continue it with `covpool train --resume"):
         train(recipe, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"`train.freeze` names"):
+    with pytest.raises(ValueError, match=r"`train.freeze` must name"):
         train(tiny_recipe(root, train={"freeze": ("layer9",)}), tmp_path / "mistaken")
-    train(recipe, tmp_path / "mistaken")  # nothing of worth was there
+    train(recipe, tmp_path / "mistaken")  # the folder holds nothing worth keeping
     with pytest.raises(ValueError, match="is not the folder of a run"):
         train(recipe, tmp_path / "empty", resume=True)
 
@@ -206,13 +206,13 @@ def test_a_run_is_not_overwritten(root: Path, tmp_path: Path) -> None:
         ({"optimizer": {"name": "adahessian"}}, "needs second derivatives"),
     ],
 )
-def test_a_run_that_cannot_begin_leaves_nothing(root: Path, tmp_path: Path, tables: dict[str, Any], said: str) -> None:
+def test_a_run_that_cannot_begin_leaves_no_files(root: Path, tmp_path: Path, tables: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         train(tiny_recipe(root, **tables), tmp_path / "runs" / "run")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_a_problem_of_all_processes(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"nothing can be written in .*file; name another --out"):
+    with pytest.raises(ValueError, match=r"file is not a writable folder; name another --out"):
         train(tiny_recipe(make_tree(tmp_path / "tree", train=4)), tmp_path / "file" / "run")

@@ -26,13 +26,13 @@ def test_the_largest_batch_is_found_in_few_tries(capacity: int, failed: int) -> 
 
 def test_advice_can_be_followed() -> None:
     assert advice(256, processes=4, accumulate=1, fitting=20) == (
-        "train.batch_size=80 would fit, or train.accumulate=4 with batch_size=256 as it is"
+        "train.batch_size=80 would fit, or train.accumulate=4 with train.batch_size=256"
     )
     assert "not even one image fits" in advice(8, processes=1, accumulate=1, fitting=0)
 
 
 def test_out_of_memory_says_what_would_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A network that cannot take more than five images."""
+    """The network accepts at most five images."""
     forward = Network.forward
 
     def limited(self: Network, x: torch.Tensor) -> torch.Tensor:
@@ -42,5 +42,5 @@ def test_out_of_memory_says_what_would_fit(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(Network, "forward", limited)
     recipe = tiny_recipe(make_tree(tmp_path / "tree"))
-    with pytest.raises(RuntimeError, match=r"out of memory with 12 images at once on cpu: train.batch_size=5 would"):
+    with pytest.raises(RuntimeError, match=r"12 images per micro-batch on cpu: train.batch_size=5 would"):
         train(recipe, tmp_path / "run")

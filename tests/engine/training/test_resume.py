@@ -1,4 +1,4 @@
-"""A killed training goes on to the same end, bit for bit."""
+"""A killed training resumes to the same end, bit for bit."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ from tiny import finish, make_tree, start, tiny_recipe, untimed_log
 
 
 class PowerCutError(Exception):
-    """What stands for one."""
+    """Simulates a power cut."""
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    """Everything that has a state: momentum, EMA, random mixing and crops, warm-up, batch norms."""
+    """A recipe with everything that has a state: momentum, EMA, random mixing and crops, warm-up, batch norms."""
     return tiny_recipe(
         make_tree(tmp_path_factory.mktemp("images") / "tree"),
         train={"epochs": 3, "ema": 0.9, "save_every": 3, "clip_norm": 1.0},
@@ -36,14 +36,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 @pytest.fixture(scope="module")
 def whole(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nobody interrupted."""
+    """The run that was not interrupted."""
     run = tmp_path_factory.mktemp("whole") / "run"
     train(recipe, run)
     return run
 
 
 def train_until(recipe: Recipe, run: Path, **when: object) -> None:
-    """Break off, as a power cut does, at the event with these values; then resume."""
+    """Abort a training at the event with these values, then resume it."""
 
     def cut(event: Event) -> None:
         if all(event.get(key) == value for key, value in when.items()):
@@ -56,7 +56,7 @@ def train_until(recipe: Recipe, run: Path, **when: object) -> None:
 
 def assert_same_end(one: Path, other: Path) -> None:
     assert untimed_log(one) == untimed_log(other)
-    for name in ("last.safetensors", "best.safetensors"):
+    for name in ("last.safetensors", "best.safetensors", "scores.safetensors"):
         first, second = load_file(one / name), load_file(other / name)
         assert first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
     states = [torch.load(run / "state.pt", weights_only=True) for run in (one, other)]
@@ -90,12 +90,12 @@ def test_killed_at_any_step(recipe: Recipe, whole: Path, tmp_path: Path, step: i
 
 
 def test_killed_between_log_and_state(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
-    """The lines of an epoch whose state was never saved do not stand in the log twice."""
+    """The lines of an epoch whose state was not saved are not in the log twice."""
     train_until(recipe, tmp_path / "killed", event="epoch", epoch=2)
     assert_same_end(whole, tmp_path / "killed")
 
 
-def test_stages_are_resumed_in_the_right_one(recipe: Recipe, tmp_path: Path) -> None:
+def test_stages_are_resumed_in_the_right_stage(recipe: Recipe, tmp_path: Path) -> None:
     stages = (Stage(epochs=1, freeze=("features",), lr=0.1), Stage(epochs=2, freeze=(), lr=0.01, batch_size=24))
     staged = recipe.changed(stages=stages)
     train(staged, tmp_path / "whole")
@@ -104,7 +104,7 @@ def test_stages_are_resumed_in_the_right_one(recipe: Recipe, tmp_path: Path) -> 
 
 
 def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
-    """The first Ctrl-C finishes the step, saves, and says how to go on."""
+    """The first Ctrl-C finishes the step, saves the state, and says how to resume."""
     stopped = tmp_path / "stopped"
 
     def interrupt(event: Event) -> None:
@@ -119,7 +119,7 @@ def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) ->
 
 
 def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to save: it does not wait until all is decoded, the first time as little as when it goes on."""
+    """There is nothing to save, so the run stops before all images are decoded, when new and when resumed."""
     monkeypatch.setattr("covpool.data.pipeline._decoded.AT_ONCE", 8)
     cached = recipe.changed(data={"cache": "ram"})
     train(cached, tmp_path / "whole")
@@ -142,7 +142,7 @@ def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, mon
 
 
 def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:
-    """With the state of the first epoch on disk."""
+    """Abort a run that has saved the state of its first epoch."""
 
     def cut(event: Event) -> None:
         if event["event"] == "tick" and event["step"] == 5:
@@ -152,12 +152,12 @@ def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:
         train(recipe, run, on_event=cut)
 
 
-def test_a_run_goes_on_with_its_own_data_alone(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_data(recipe: Recipe, tmp_path: Path) -> None:
     run, root = tmp_path / "run", make_tree(tmp_path / "tree", train=15)
     stop_after_an_epoch(recipe, run)
     written = (run / "state.pt").read_bytes()
     moved = recipe.changed(data={"root": str(root)})
-    with pytest.raises(ValueError, match="tree are not those the run began with: 45 training pictures instead of 48"):
+    with pytest.raises(ValueError, match="not those the run was started with: 45 training images instead of 48"):
         train(moved, run, resume=True)
     for part in ("train", "test"):
         (root / part / "red").rename(root / part / "rose")
@@ -166,7 +166,7 @@ def test_a_run_goes_on_with_its_own_data_alone(recipe: Recipe, tmp_path: Path) -
     assert (run / "state.pt").read_bytes() == written
 
 
-def test_states_of_earlier_covpools_are_resumed(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+def test_states_without_network_and_data_are_resumed(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
     stop_after_an_epoch(recipe, tmp_path / "killed")
     path = tmp_path / "killed" / "state.pt"
     state = torch.load(path, weights_only=True)
@@ -176,7 +176,7 @@ def test_states_of_earlier_covpools_are_resumed(recipe: Recipe, whole: Path, tmp
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["the recipe's network", "the checkpoint's own"])
-def test_the_first_weights_are_not_needed_again(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
+def test_initial_weights_are_not_needed_to_resume(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
     weights = shutil.copy(whole / "last.safetensors", tmp_path / "first.safetensors")
     started = recipe.changed(init=Init(weights=str(weights)))
     if not is_named:
@@ -188,7 +188,7 @@ def test_the_first_weights_are_not_needed_again(recipe: Recipe, whole: Path, tmp
     assert_same_end(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_half_written_files_of_a_killed_run_go(recipe: Recipe, tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_run_are_removed(recipe: Recipe, tmp_path: Path) -> None:
     stop_after_an_epoch(recipe, tmp_path / "run")
     for name in (".state-0123abcd.pt", ".last-0123abcd.safetensors"):
         (tmp_path / "run" / name).touch()
@@ -196,7 +196,7 @@ def test_half_written_files_of_a_killed_run_go(recipe: Recipe, tmp_path: Path) -
     assert not list((tmp_path / "run").glob(".*"))
 
 
-def test_a_finished_run_is_left_as_it_is(recipe: Recipe, whole: Path) -> None:
+def test_a_finished_run_is_not_changed(recipe: Recipe, whole: Path) -> None:
     before = untimed_log(whole)
     assert train(recipe, whole, resume=True).metrics["top1"] == before[-1]["top1"]
     assert untimed_log(whole) == before

@@ -33,7 +33,7 @@ def test_steps_are_those_of_torch() -> None:
 
 
 def test_log_spaced_is_the_papers_logspace() -> None:
-    """AlexNet: 20 epochs from 10^-1.2 to 10^-5 (METHODS F1)."""
+    """AlexNet: 20 epochs from 10^-1.2 to 10^-5 in the paper."""
     expected = np.repeat(np.logspace(-1.2, -5.0, 20), 3)
     found = factors(Schedule(name="log", end=10.0 ** (-5 + 1.2)), 20)
     np.testing.assert_allclose(10.0**-1.2 * np.array(found), expected, rtol=1e-12)

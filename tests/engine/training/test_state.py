@@ -5,7 +5,7 @@ import torch
 
 import covpool
 from covpool.engine.training._optimizer import make_optimizer
-from covpool.engine.training._state import Progress, State, collect, load_state, restore, save_state
+from covpool.engine.training._state import TrainingPosition, TrainingState, collect, load_state, restore, save_state
 from covpool.recipe._schema import Optimizer
 
 
@@ -26,22 +26,26 @@ def step(network: covpool.Network, optimizer: torch.optim.Optimizer, seed: int) 
 def test_the_next_step_is_the_same(tmp_path: Path, name: str) -> None:
     network, optimizer = setting(0, name)
     step(network, optimizer, 0)
-    save_state(tmp_path / "state.pt", State(Progress(step=1), collect(network, optimizer, ema=None, scaler={})))
+    save_state(
+        tmp_path / "state.pt", TrainingState(TrainingPosition(step=1), collect(network, optimizer, ema=None, scaler={}))
+    )
     other, others = setting(1, name)
     saved = load_state(tmp_path / "state.pt")
     restore(saved.tensors, other, others, ema=None)
-    assert saved.progress == Progress(step=1)
+    assert saved.position == TrainingPosition(step=1)
     step(network, optimizer, 2)
     step(other, others, 2)
     for key, value in network.state_dict().items():
         assert torch.equal(other.state_dict()[key], value), key
 
 
-def test_an_optimizer_without_a_state(tmp_path: Path) -> None:
+def test_optimizer_without_state(tmp_path: Path) -> None:
     network, settings = setting(0, "sgd")[0], Optimizer(momentum=0.0)
     optimizer = make_optimizer(network, settings)
     step(network, optimizer, 0)
-    save_state(tmp_path / "state.pt", State(Progress(), collect(network, optimizer, ema=None, scaler={})))
+    save_state(
+        tmp_path / "state.pt", TrainingState(TrainingPosition(), collect(network, optimizer, ema=None, scaler={}))
+    )
     other = setting(1, "sgd")[0]
     restore(load_state(tmp_path / "state.pt").tensors, other, make_optimizer(other, settings), ema=None)
     assert all(map(torch.equal, network.parameters(), other.parameters()))
@@ -60,10 +64,10 @@ def test_the_order_of_saved_groups_does_not_matter() -> None:
         assert torch.equal(optimizer.state[mine]["exp_avg"], others.state[its]["exp_avg"])
 
 
-def test_states_of_earlier_covpools_are_read(tmp_path: Path) -> None:
-    """They say neither how the network is built nor what it was trained on."""
-    torch.save({"format": 1, "progress": vars(Progress(epoch=2)), "model": {}}, tmp_path / "state.pt")
-    assert load_state(tmp_path / "state.pt") == State(Progress(epoch=2), {"model": {}})
+def test_states_without_network_and_data_are_read(tmp_path: Path) -> None:
+    """The first states did not record the network and the data."""
+    torch.save({"format": 1, "progress": vars(TrainingPosition(epoch=2)), "model": {}}, tmp_path / "state.pt")
+    assert load_state(tmp_path / "state.pt") == TrainingState(TrainingPosition(epoch=2), {"model": {}})
 
 
 def test_broken_and_missing_files(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ def splits(classes: tuple[str, ...] = ("cat", "dog"), *, train: int = 4, test: i
     [
         (splits(("cat", "fox")), "the class 'dog' is missing, the class 'fox' is new;"),
         (splits(("cat", "dog", "fox")), "the class 'fox' is new;"),
-        (splits(("dog", "cat")), "the classes stand in another order;"),
-        (splits(train=3, test=1), "3 training pictures instead of 4, 1 test pictures instead of 2;"),
+        (splits(("dog", "cat")), "the order of the classes is different;"),
+        (splits(train=3, test=1), "3 training images instead of 4, 1 test images instead of 2;"),
     ],
 )
-def test_what_differs_is_said(now: Splits, said: str) -> None:
-    with pytest.raises(ValueError, match=f"the pictures in ROOT are not those the run began with: {said}"):
+def test_differences_are_named(now: Splits, said: str) -> None:
+    with pytest.raises(ValueError, match=f"the images in ROOT are not those the run was started with: {said}"):
         check_same_data(describe_data(splits()), now, "ROOT")
 
 
-def test_the_same_and_the_unknown_pass() -> None:
+def test_same_or_unknown_data_pass() -> None:
     check_same_data(describe_data(splits()), splits(), "ROOT")
     check_same_data({}, splits(), "ROOT")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from covpool.engine.training._log import Event
-from covpool.engine.training._run_folder import claim
+from covpool.engine.training._run_folder import claim_run_folder
 from covpool.recipe import read_recipe, to_toml
 from covpool.studies.sweep import _sweep as module
 from covpool.studies.sweep._axes import Axis, grid, read_axes
@@ -80,7 +80,7 @@ class TestPlan:
     def test_another_data_set_in_the_same_folder_is_refused(self, recipe: Path, tmp_path: Path) -> None:
         root = read_recipe(recipe).data.root
         (planned,) = plan(recipe, ["seed=[0]"], tmp_path)
-        claim(planned.run, planned.recipe)
+        claim_run_folder(planned.run, planned.recipe)
         assert plan(recipe, ["seed=[0]", f"data.root={root}/../{Path(root).name}"], tmp_path)  # the same one
         with pytest.raises(ValueError, match="other settings"):
             plan(recipe, ["seed=[0]", f"data.root={tmp_path}"], tmp_path)

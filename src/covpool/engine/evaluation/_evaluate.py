@@ -1,39 +1,40 @@
-"""Evaluation of checkpoints on a data set: crops, mirror images, fusion of several, softmax or SVM."""
+"""Evaluation of checkpoints on a data set: crops, flips, fusion of several, softmax or SVM."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
+from covpool._progress import OnProgress, discard
 from covpool.data import Augment, Data, Images
 from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of
 from covpool.data.sets import Splits
-from covpool.engine._infer import scores
-from covpool.engine.evaluation._judgement import Judgement, judge
-from covpool.engine.evaluation._pooled import Pooled, cached, file_digest, file_marks, pooled
+from covpool.engine._infer import compute_scores, with_progress
+from covpool.engine.evaluation._representations import Representations, compute_representations
+from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
-from covpool.io import Preprocessing, read_checkpoint
+from covpool.engine.evaluation._tensor_cache import cached, file_digest, file_marks
+from covpool.io import Checkpoint, Preprocessing, read_checkpoint
 from covpool.models import Network
-
-Progress = Callable[[str, int, int], None]  # what is done, how many batches of how many
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """How checkpoints are judged.
+class EvaluationProtocol:
+    """How checkpoints are evaluated.
 
     Attributes:
-        crops: 1 (central) or 10 (corners and centre, mirrored too).
-        flip: average the scores of the picture and its mirror image; the SVM does so anyway.
-        classifier: the network's own, or SVMs trained on its pooled features.
-        batch_size: images at a time.
-        device: where.
-        features: folder in which pooled features are kept for the SVM; None keeps none.
-        on_progress: called while images are worked through.
+        crops: 1 (the center) or 10 (corners and center, each with its flip).
+        flip: Average the scores of the image and its flip. The SVM always does.
+        classifier: The network's own classifier, or SVMs trained on its representations.
+        batch_size: Images per batch.
+        device: Device that runs the network.
+        features: Folder that keeps representations for the SVM; None keeps none.
+        on_progress: Called after every batch.
     """
 
     crops: Crops = 1
@@ -42,123 +43,137 @@ class Protocol:
     batch_size: int = 64
     device: str = "cpu"
     features: Path | None = None
-    on_progress: Progress | None = None
+    on_progress: OnProgress = discard
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A saved network with what it was saved with."""
+class LoadedCheckpoint:
+    """A network read from a checkpoint, with the description of the checkpoint.
 
-    path: Path
+    Attributes:
+        about: The description: class names, versions, training.
+        network: The network.
+        augment: How images are resized, cropped and normalized for it.
+    """
+
+    about: Checkpoint
     network: Network
     augment: Augment
-    classes: tuple[str, ...] | None
 
     @staticmethod
-    def read(path: Path, device: str) -> "Checkpoint":
-        saved = read_checkpoint(path)
-        augment = augment_of(saved.preprocessing or Preprocessing())
-        return Checkpoint(path, saved.load(device=device), augment, saved.class_names)
+    def read(path: Path, device: str) -> "LoadedCheckpoint":
+        """Read a checkpoint.
+
+        Args:
+            path: A file of `covpool train` or `covpool.save`.
+            device: Device of the network.
+        """
+        about = read_checkpoint(path)
+        augment = augment_of(about.preprocessing or Preprocessing())
+        return LoadedCheckpoint(about, about.load(device=device), augment)
 
 
-def evaluate(paths: Sequence[Path], splits: Splits, data: Data, protocol: Protocol) -> Judgement:
-    """Judge one checkpoint, or the fusion of several; arguments as for `fused_scores`."""
-    found, targets = fused_scores(paths, splits, data, protocol)
-    return judge(found, targets, splits.test.classes, probabilities=protocol.classifier == "softmax")
+def evaluate(paths: Sequence[Path], splits: Splits, data: Data, protocol: EvaluationProtocol) -> Evaluation:
+    """Evaluate one checkpoint, or the fusion of several; see `fused_scores` for the arguments."""
+    scores, targets = fused_scores(paths, splits, data, protocol)
+    return summarize_scores(scores, targets, splits.test.classes, probabilities=protocol.classifier == "softmax")
 
 
 def fused_scores(
-    paths: Sequence[Path], splits: Splits, data: Data, protocol: Protocol
+    paths: Sequence[Path], splits: Splits, data: Data, protocol: EvaluationProtocol
 ) -> tuple[Tensor, Tensor]:  # (n, classes), (n,)
-    """Scores of the test images and their classes. Several checkpoints: the logarithm of their mean probability (of
-    SVMs the mean score).
+    """Compute the scores and targets of the test set.
+
+    Softmax: the logarithm of the probabilities, averaged over the checkpoints. SVM: the scores, averaged likewise.
 
     Args:
-        paths: of the checkpoints; all must know the same classes as the data.
-        splits: of the data; the SVM learns from its training part.
-        data: how its pictures are read.
-        protocol: how they are scored.
+        paths: The checkpoints; all must have the classes of the data.
+        splits: The data; SVMs are trained on the training set.
+        data: How its images are read.
+        protocol: How the images are scored.
     """
     if not paths:
         raise CovpoolError("there is no checkpoint to evaluate: name at least one file")
     found = []
     for path in paths:
-        checkpoint = Checkpoint.read(path, protocol.device)
+        checkpoint = LoadedCheckpoint.read(path, protocol.device)
         check_classes(checkpoint, splits.test.classes)
         if protocol.classifier == "svm":
-            scored, targets = _svm_scores(checkpoint, splits, data, protocol)
+            scores, targets = _svm_scores(checkpoint, splits, data, protocol)
         else:
-            logits, targets = _logits(checkpoint, splits.test, data, protocol)
-            scored = logits.double().softmax(1)
-        found.append(scored.double())
+            batches = _batches(checkpoint, splits.test, data, protocol, f"test set, {path.name}")
+            logits, targets = compute_scores(checkpoint.network, batches, flip=protocol.flip)
+            scores = logits.double().softmax(1)
+        found.append(scores.double())
     mean = torch.stack(found).mean(0)
     return (mean if protocol.classifier == "svm" else mean.log()), targets
 
 
-def check_classes(checkpoint: Checkpoint, classes: Sequence[str]) -> None:
-    """Refuse data with other classes than the checkpoint's."""
-    known = checkpoint.classes
+def check_classes(checkpoint: LoadedCheckpoint, classes: Sequence[str]) -> None:
+    """Refuse data whose classes are not those of the checkpoint."""
+    path, known = checkpoint.about.path, checkpoint.about.class_names
     if checkpoint.network.num_classes != len(classes):
         raise CovpoolError(
-            f"{checkpoint.path} knows {checkpoint.network.num_classes} classes and the data has {len(classes)}: "
+            f"{path} has {checkpoint.network.num_classes} classes and the data has {len(classes)}: "
             "evaluate it on the data set it was trained for"
         )
     if known is not None and known != tuple(classes):
-        first = next((mine, theirs) for mine, theirs in zip(known, classes, strict=True) if mine != theirs)
+        own, other = next(pair for pair in zip(known, classes, strict=True) if pair[0] != pair[1])
         raise CovpoolError(
-            f"the classes of {checkpoint.path} are not those of the data: where it has {first[0]!r}, there is "
-            f"{first[1]!r}"
+            f"{path} and the data have different classes: {own!r} in the checkpoint is {other!r} in the "
+            "data: evaluate it on the data set it was trained for"
         )
 
 
-def _logits(checkpoint: Checkpoint, images: Images, data: Data, protocol: Protocol) -> tuple[Tensor, Tensor]:
-    batches = _batches(checkpoint.augment, images, data, protocol, protocol.crops)
-    told = _told(batches, len(batches), f"test, {checkpoint.path.name}", protocol)
-    return scores(checkpoint.network, told, flip=protocol.flip)
-
-
-def _svm_scores(checkpoint: Checkpoint, splits: Splits, data: Data, protocol: Protocol) -> tuple[Tensor, Tensor]:
-    """Calibrated SVMs of the training pictures and their mirror images; test scores averaged over both."""
-    train = _pooled(checkpoint, splits.train, data, protocol, "training")
-    test = _pooled(checkpoint, splits.test, data, protocol, "test")
+def _svm_scores(
+    checkpoint: LoadedCheckpoint, splits: Splits, data: Data, protocol: EvaluationProtocol
+) -> tuple[Tensor, Tensor]:
+    """Train calibrated SVMs on the training images and their flips; test scores are averaged over both."""
+    train = _representations(checkpoint, splits.train, data, protocol, "training")
+    test = _representations(checkpoint, splits.test, data, protocol, "test")
     known = (train.targets >= 0).nonzero().squeeze(1)
     z = train.z.new_empty(2, len(known), train.z.shape[1])
-    for part, out in zip((train.z, train.mirrored), z, strict=True):  # one copy of them, as they are large
-        torch.index_select(part, 0, known, out=out)
+    for side, out in zip((train.z, train.flipped), z, strict=True):  # in place: they are large
+        torch.index_select(side, 0, known, out=out)
     z, targets = z.flatten(0, 1), train.targets[known].repeat(2)
     del train
 
-    def tell(epoch: int, gap: float) -> None:
-        if protocol.on_progress is not None:
-            protocol.on_progress(f"SVM, gap {gap:.1e}", epoch, 0)
+    def on_epoch(epoch: int, gap: float) -> None:
+        protocol.on_progress(f"SVM, gap {gap:.1e}", epoch, 0)
 
-    svm = fit_svm(z, targets, classes=len(splits.train.classes), on_epoch=tell).calibrated(z, targets)
-    return (svm.scores(test.z) + svm.scores(test.mirrored)) / 2, test.targets
+    svm = fit_svm(z, targets, classes=len(splits.train.classes), on_epoch=on_epoch).calibrated(z, targets)
+    return (svm.scores(test.z) + svm.scores(test.flipped)) / 2, test.targets
 
 
-def _pooled(checkpoint: Checkpoint, images: Images, data: Data, protocol: Protocol, part: str) -> Pooled:
+def _representations(
+    checkpoint: LoadedCheckpoint, images: Images, data: Data, protocol: EvaluationProtocol, part: str
+) -> Representations:
     key: dict[str, object] = {
-        "checkpoint": file_digest(checkpoint.path),
+        "kind": "representations",
+        "checkpoint": file_digest(checkpoint.about.path),
         "images": file_marks(images.paths),
         "augment": checkpoint.augment.model_dump(mode="json"),
         "broken": data.broken,
     }
 
-    def compute() -> Pooled:
-        batches = _batches(checkpoint.augment, images, data, protocol, 1)
-        return pooled(checkpoint.network, _told(batches, len(batches), f"features, {part}", protocol))
+    def compute() -> Representations:
+        one_crop = dataclasses.replace(protocol, crops=1)
+        batches = _batches(checkpoint, images, data, one_crop, f"representations, {part} set")
+        return compute_representations(checkpoint.network, batches)
 
-    return cached(protocol.features, key, compute, Pooled)
-
-
-def _batches(augment: Augment, images: Images, data: Data, protocol: Protocol, crops: Crops) -> EvalBatches:
-    settings: dict[str, Any] = {"batch_size": protocol.batch_size, "crops": crops, "device": protocol.device}
-    return EvalBatches(images, augment, data, **settings)
+    return cached(protocol.features, key, compute, Representations)
 
 
-def _told(batches: Iterable[Batch], count: int, what: str, protocol: Protocol) -> Iterator[Batch]:
-    """The same batches, with progress told after each."""
-    for done, batch in enumerate(batches, 1):
-        yield batch
-        if protocol.on_progress is not None:
-            protocol.on_progress(what, done, count)
+def _batches(
+    checkpoint: LoadedCheckpoint, images: Images, data: Data, protocol: EvaluationProtocol, what: str
+) -> Iterator[Batch]:
+    """The batches of some images; progress is reported after each."""
+    batches = EvalBatches(
+        images,
+        checkpoint.augment,
+        data,
+        batch_size=protocol.batch_size,
+        crops=protocol.crops,
+        device=protocol.device,
+    )
+    return with_progress(batches, what, protocol.on_progress)

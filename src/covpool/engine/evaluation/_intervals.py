@@ -1,4 +1,4 @@
-"""How sure a measured accuracy is."""
+"""Confidence intervals of accuracies."""
 
 import math
 from statistics import NormalDist
@@ -10,7 +10,12 @@ Interval = tuple[float, float]
 
 
 def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Wilson's interval of a proportion: where the true accuracy lies, had other images been drawn.
+    """Wilson's confidence interval of an accuracy.
+
+    Args:
+        hits: Number of images predicted correctly.
+        trials: Number of images.
+        confidence: Confidence level.
 
     >>> low, high = wilson(90, 100)
     >>> round(low, 3), round(high, 3)
@@ -24,16 +29,22 @@ def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
 
 
 def paired_bootstrap(
-    first: Tensor,  # (seeds, images), 1 where right
+    first: Tensor,  # (seeds, images), 1 for a correct prediction
     second: Tensor,  # (seeds, images)
     *,
     confidence: float = 0.95,
     draws: int = 10_000,
 ) -> Interval:
-    """The interval of the difference in accuracy of two methods, judged on the same images with the same seeds.
+    """Bootstrap interval of the difference in accuracy of two methods on the same images with the same seeds.
 
-    Seeds and images are drawn anew with replacement, the same for both methods. An interval that holds zero does not
-    rank them.
+    Seeds and images are resampled with replacement, the same ones for both methods. If the interval contains zero, the
+    data do not rank the methods.
+
+    Args:
+        first: Hits of the first method.
+        second: Hits of the second method.
+        confidence: Confidence level.
+        draws: Number of resamples.
 
     >>> right = torch.ones(3, 50)
     >>> paired_bootstrap(right, right)

@@ -1,21 +1,20 @@
-"""How good scores are: top-1, top-3 and top-5 accuracy, by torchmetrics."""
+"""Accuracy and loss of scores."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torchmetrics.classification import MulticlassAccuracy
 
 TOP = (1, 3, 5)
-ROWS = 4096  # scored at once: torchmetrics makes whole matrices of ranks
+BINS = 15  # number of confidence intervals of the calibration error, as in Guo et al., ICML 2017
 
 
 def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
-    """The fraction of images whose class is among the k highest scores, and the mean cross-entropy.
+    """Compute the mean cross-entropy and the top-1, top-3 and top-5 accuracy.
 
     Args:
-        scores: (n, classes), logits.
-        targets: (n,), the class of each; -1 = unknown, and not counted. Nothing counted gives an empty result.
+        scores: Logits (n, classes).
+        targets: Targets (n,); images with target -1 are left out. If no image is left, the result is empty.
 
-    >>> import torch
     >>> accuracies(torch.eye(4), torch.tensor([0, 1, 2, 0]))["top1"]
     0.75
     """
@@ -23,17 +22,28 @@ def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
     scores, targets = scores[known].float(), targets[known]
     if not len(targets):
         return {}
-    classes = scores.shape[1]
     found = {"loss": float(cross_entropy(scores.double(), targets))}
     for k in TOP:
-        if k >= classes:  # torchmetrics knows no such k
-            found[f"top{k}"] = 1.0
-            continue
-        # Every process has all the scores: nothing is to be summed over processes.
-        metric = MulticlassAccuracy(classes, k, "micro", validate_args=False, sync_on_compute=False)
-        metric.to(scores.device)
-        for part, wanted in zip(scores.split(ROWS), targets.split(ROWS), strict=True):
-            metric.update(part, wanted)
-        hits = round(float(metric.compute()) * len(targets))  # it divides in float32
-        found[f"top{k}"] = hits / len(targets)
+        answers = scores.topk(min(k, scores.shape[1])).indices if k > 1 else scores.argmax(1, keepdim=True)
+        found[f"top{k}"] = int((answers == targets[:, None]).sum()) / len(targets)
     return found
+
+
+def calibration_error(scores: Tensor, targets: Tensor) -> float:
+    """Compute the expected calibration error: the gap between confidence and accuracy, averaged over images.
+
+    Images are grouped by confidence, the probability of the predicted class, into 15 intervals of equal length. The
+    confidence 1 forms a group of its own. The error is the sum over groups of |sum of (confidence - hit)| / n.
+
+    Args:
+        scores: Logits (n, classes).
+        targets: Targets (n,), all known.
+
+    >>> round(calibration_error(torch.tensor([[50.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])), 6)
+    0.25
+    """
+    confidence, answers = scores.double().softmax(1).float().max(1)
+    group = torch.bucketize(confidence, torch.linspace(0, 1, BINS + 1, device=scores.device), right=True)
+    gaps = torch.zeros(BINS + 2, dtype=torch.float64, device=scores.device)
+    gaps.index_add_(0, group, confidence.double() - (answers == targets).double())
+    return float(gaps.abs().sum() / len(targets))

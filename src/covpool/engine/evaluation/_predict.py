@@ -1,4 +1,4 @@
-"""Labels and probabilities for pictures."""
+"""Class names and probabilities of images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,57 +6,71 @@ from pathlib import Path
 
 import torch
 
-from covpool.data import UNKNOWN, BrokenImage, Images, Paths
-from covpool.data.pipeline import eval_transform
-from covpool.engine.evaluation._evaluate import Checkpoint
+from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths
+from covpool.data.pipeline import Batch, EvalBatches
+from covpool.engine._infer import infer_logits, select_rows
+from covpool.engine.evaluation._evaluate import LoadedCheckpoint
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says of one picture: classes with probabilities, likeliest first; or why it could not be read."""
+    """The prediction for one image.
+
+    Attributes:
+        path: The image file.
+        classes: Class names with probabilities, most probable first.
+        error: Why the image could not be read; empty if it could.
+    """
 
     path: Path
     classes: tuple[tuple[str, float], ...] = ()
     error: str = ""
 
 
-@torch.no_grad()
 def predict(
-    checkpoint: Path, pictures: Sequence[Path], *, top: int = 5, flip: bool = False, batch_size: int = 32,
+    checkpoint: Path,
+    images: Sequence[Path],
+    *,
+    top: int = 5,
+    flip: bool = False,
+    batch_size: int = 32,
     device: str = "cpu",
-) -> Iterator[Prediction]:  # fmt: skip
-    """Predict the classes of pictures, in their order; one that cannot be read tells so and does not stop the others.
+) -> Iterator[Prediction]:
+    """Predict the classes of images, in their order. An image that cannot be read gives a prediction with an error.
 
     Args:
-        checkpoint: of `covpool train` or `covpool.save`; the preprocessing it was saved with is applied.
-        pictures: files.
-        top: how many classes to name.
-        flip: average the logits over the mirror image, as `covpool eval --flip` does.
-        batch_size: pictures at a time.
-        device: where.
+        checkpoint: A file of `covpool train` or `covpool.save`; its preprocessing is applied.
+        images: The image files.
+        top: Number of classes per image.
+        flip: Average the logits over the flipped image, as `covpool eval --flip` does.
+        batch_size: Images per batch.
+        device: Device that runs the network.
     """
-    model = Checkpoint.read(checkpoint, device)
-    names = model.classes or tuple(str(i) for i in range(model.network.num_classes))
-    transform = eval_transform(model.augment)
-    images = Images(Paths(pictures), [UNKNOWN] * len(pictures), names)
-    for numbers in torch.arange(len(images)).split(batch_size):
-        inputs, errors = {}, {}
-        for i in numbers.tolist():
-            try:
-                inputs[i] = transform(images.load(i))
-            except BrokenImage as broken:
-                errors[i] = broken.reason
+    loaded = LoadedCheckpoint.read(checkpoint, device)
+    names = loaded.about.class_names or tuple(str(i) for i in range(loaded.network.num_classes))
+    files = Images(Paths(images), [UNKNOWN] * len(images), names)
+    data = Data(broken="skip", workers=0)
+    for batch in EvalBatches(files, loaded.augment, data, batch_size=batch_size, device=device):
         found = {}
-        if inputs:
-            x = torch.stack(list(inputs.values())).to(device)
-            logits = model.network(x).float()
-            if flip:
-                logits = (logits + model.network(x.flip(-1)).float()) / 2
-            found = dict(zip(inputs, logits.softmax(1).cpu(), strict=True))
-        for i in numbers.tolist():
-            if i in errors:
-                yield Prediction(images.paths[i], error=errors[i])
+        for kept, logits in infer_logits(loaded.network, select_rows([batch], _is_readable), flip=flip):
+            found = dict(zip(kept.index.tolist(), logits.softmax(1).cpu(), strict=True))
+        for i in batch.index.tolist():
+            if i not in found:
+                yield Prediction(files.paths[i], error=_reason(files, i))
                 continue
             values, labels = found[i].topk(min(top, len(names)))
             pairs = zip(labels.tolist(), values.tolist(), strict=True)
-            yield Prediction(images.paths[i], tuple((names[label], value) for label, value in pairs))
+            yield Prediction(files.paths[i], tuple((names[label], value) for label, value in pairs))
+
+
+def _is_readable(batch: Batch) -> torch.Tensor:
+    return ~batch.broken
+
+
+def _reason(images: Images, index: int) -> str:
+    """Why an image cannot be read, found by reading it again."""
+    try:
+        images.load(index)
+    except BrokenImage as broken:
+        return broken.reason
+    return "it could not be read at first"

@@ -1,4 +1,4 @@
-"""Pictures that could not be read: each is named once."""
+"""Images that could not be read: each is named once."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,11 +11,11 @@ from covpool.engine._devices import summed
 
 
 class BrokenImages:
-    """Gathers the numbers of broken pictures of one part of a data set.
+    """Collects the numbers of the images of a set that could not be read.
 
     Args:
-        images: that part.
-        known: numbers that were named before; new ones are added to it.
+        images: The training set or the test set.
+        known: Numbers that have been named; new ones are added to this list.
     """
 
     def __init__(self, images: Images, known: list[int]) -> None:
@@ -23,16 +23,17 @@ class BrokenImages:
         self._noted: set[int] = set()
 
     def note(self, numbers: Iterable[int]) -> None:
+        """Add images that could not be read."""
         self._noted.update(numbers)
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The same batches; broken ones among them are noted."""
+        """Yield the batches, and note the images in them that could not be read."""
         for batch in batches:
             self.note(batch.index[batch.broken].tolist())
             yield batch
 
     def collect(self, fabric: Fabric) -> list[str]:
-        """The paths that are new, of all processes; all of them must take part."""
+        """Return the paths that have not been named, of all processes. Every process must call this method."""
         noted = torch.zeros(len(self.images), device=fabric.device)
         noted[list(self._noted)] = 1
         new = [i for i in summed(fabric, noted).nonzero().flatten().tolist() if i not in self.known]

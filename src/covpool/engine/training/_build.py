@@ -1,4 +1,4 @@
-"""From a recipe to a network: its architecture, its first weights, and which parts of it learn."""
+"""From a recipe to a network: its architecture, its initial weights, and which parts are trained."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,25 +17,24 @@ from covpool.recipe import Model, Recipe, pool_options
 
 @dataclass
 class Built:
-    """A network, and in words where its weights come from."""
+    """A network, with notes for the user on where its weights come from."""
 
     network: Network
     notes: list[str] = field(default_factory=list)
 
 
 def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
-    """The network of a recipe with the weights it starts from.
+    """Build the network of a recipe with its initial weights.
 
-    `init.weights` may be a file of the backbone's weights, or a covpool checkpoint. Of a checkpoint, the features must
-    fit; the pool is taken over where it is the same, and the classifier where the classes are the same too. A recipe
-    that names no network trains the checkpoint's own, whose pool it must not contradict.
+    `init.weights` may be a file with the weights of the backbone, or a covpool checkpoint. The features of a checkpoint
+    must match the recipe. Its pool is loaded if it is the same, and its classifier if the classes are the same too. A
+    recipe that names no network trains the network of the checkpoint; its pool settings must then match.
 
     Args:
-        recipe: its tables `model`, `pool` and `init`.
-        classes: the names of the classes.
+        recipe: The recipe, of which the tables `model`, `pool` and `init` are used.
+        classes: Class names.
 
-    >>> from covpool.recipe import Pool
-    >>> recipe = Recipe(model=Model(backbone="torchvision/resnet18"), pool=Pool(options={"reduce_to": 16}))
+    >>> recipe = Recipe(model=Model(backbone="torchvision/resnet18"))
     >>> build_network(recipe, ["cat", "dog"]).network.num_classes
     2
     """
@@ -44,12 +43,10 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
     is_named = bool(recipe.model.name or recipe.model.backbone)
     architecture = checkpoint.architecture if checkpoint else None
     if not is_named and architecture is None:
-        raise CovpoolError(
-            f"{weights} does not say how its network is built: name it in the recipe, model.backbone=..."
-        )
+        raise CovpoolError(f"{weights} does not describe its network: name it in the recipe, model.backbone=...")
     if checkpoint is None:
         network = _construct(recipe, len(classes), backbone_weights=weights or None)
-        origin = f"the backbone from {weights}" if weights else "the backbone as its library downloads it"
+        origin = f"the backbone from {weights}" if weights else "the backbone with its library's pretrained weights"
         return Built(network, [origin] if weights or recipe.init.pretrained else [])
     if is_named:
         network = _construct(recipe, len(classes))
@@ -62,11 +59,11 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
 
 
 def freeze(network: nn.Module, parts: Iterable[str]) -> None:
-    """Only the parameters outside of `parts` learn from now on.
+    """Freeze parts of a network; all other parameters are trained, including those that an earlier call froze.
 
     Args:
-        network: changed in place; what an earlier call froze is freed.
-        parts: names of modules or parameters, such as "features" or "features.body.layer1".
+        network: The network, changed in place.
+        parts: Names of modules or parameters, such as "features" or "features.body.layer1".
     """
     parts = tuple(parts)
     names = [name for name, _ in network.named_parameters()]
@@ -74,15 +71,15 @@ def freeze(network: nn.Module, parts: Iterable[str]) -> None:
         if not any(_is_within(name, part) for name in names):
             modules = [name for name, _ in network.named_modules() if name]
             raise CovpoolError(
-                f"`train.freeze` names {part!r}, and no parameter of the network is called so"
-                f"{did_you_mean(part, modules)}; its parts are {', '.join(n for n, _ in network.named_children())}"
+                f"`train.freeze` must name parts of the network; got {part!r}{did_you_mean(part, modules)}; its parts "
+                f"are {', '.join(n for n, _ in network.named_children())}"
             )
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(not any(_is_within(name, part) for part in parts))
 
 
 def set_training(network: nn.Module, frozen: Sequence[str], *, freeze_norms: bool) -> None:
-    """Training mode, but for frozen parts, which do not change at all, and, if so wished, all batch norms."""
+    """Set training mode, except for frozen parts and, with `freeze_norms`, all batch norms: those do not change."""
     network.train()
     for name, module in network.named_modules():
         is_norm = isinstance(module, nn.modules.batchnorm._BatchNorm)
@@ -117,7 +114,7 @@ def _construct(recipe: Recipe, classes: int, *, backbone_weights: str | None = N
 
 
 def _check_own_pool(recipe: Recipe, network: Network) -> None:
-    """Refuse a recipe that tells of another pool than a checkpoint's own network has."""
+    """Refuse a recipe whose pool settings differ from those of the checkpoint's network."""
     kept = network.architecture
     assert kept is not None
     name = kept.pool if isinstance(kept, AttachedArchitecture) else pool_of(kept.name)
@@ -128,24 +125,22 @@ def _check_own_pool(recipe: Recipe, network: Network) -> None:
         if key not in own or said != own[key]:
             remedy = f"set pool.name={name}" if key == "name" else "leave it out"
             raise CovpoolError(
-                f"`pool.{key}` = {said!r} is not what {recipe.init.weights} was made with, and a recipe that names no "
-                f"network trains the one in that file, with its pool {name!r}: {remedy}, or name a model.backbone to "
-                "build the pool and the classifier anew"
+                f"`pool.{key}` = {said!r} differs from {recipe.init.weights}. A recipe without a network trains the "
+                f"one in that file, with its pool {name!r}: {remedy}, or name a model.backbone to build a new pool and "
+                "classifier"
             )
 
 
 def _backbone_name(model: Model) -> str:
     if model.block_options:
-        raise CovpoolError(
-            "`model.block_options` must be left out: a block named in a recipe has its published options"
-        )
+        raise CovpoolError("`model.block_options` must be left out: a block in a recipe has its published options")
     return f"{model.backbone}+{model.block}" if model.block else model.backbone
 
 
 def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
-    """Fill a network from a checkpoint as far as they agree; what was taken, in words."""
+    """Load the parts of a checkpoint that fit a network; returns notes for the user."""
     state = read_tensors(path)
-    fill(network.features, _part(state, "features"), f"the features in {path} do not fit those of the recipe")
+    fill(network.features, _part(state, "features"), f"the features in {path} do not match those of the recipe")
     notes = [f"features from {path}"]
     pool, classifier = _part(state, "pool"), _part(state, "classifier")
     own_classifier = network.pool.output == "scores"
@@ -153,14 +148,14 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
         network.pool.load_state_dict(pool, strict=False)
         notes += [f"pool from {path}"] if pool else []
     elif network.pool.state_dict():
-        notes.append(f"a fresh pool: {path} has another")
+        notes.append(f"a new pool: the one in {path} is different")
     if same_classes and not misfits(network.classifier, classifier):
         network.classifier.load_state_dict(classifier, strict=False)
         return [*notes, f"classifier from {path}"] if classifier else notes
     if _fits_but_last(network.classifier, classifier):
         network.classifier.load_state_dict(classifier, strict=False)
-        return [*notes, f"hidden layers from {path}, and a fresh last layer"]
-    return [*notes, "a fresh classifier"]
+        return [*notes, f"hidden layers from {path}, and a new last layer"]
+    return [*notes, "a new classifier"]
 
 
 def _part(state: Any, name: str) -> dict[str, Tensor]:
@@ -168,7 +163,7 @@ def _part(state: Any, name: str) -> dict[str, Tensor]:
 
 
 def _fits_but_last(classifier: nn.Module, state: dict[str, Tensor]) -> bool:
-    """Whether hidden layers can be taken over; the last layer is then removed from `state`."""
+    """Whether all layers but the last fit; removes the last layer from `state`."""
     if not isinstance(classifier, nn.Sequential):
         return False
     last = last_linear(classifier)
@@ -184,5 +179,5 @@ def _is_within(name: str, part: str) -> bool:
 
 
 def count_learning(network: nn.Module) -> int:
-    """How many numbers learn."""
+    """The number of parameters that are trained."""
     return sum(p.numel() for p in network.parameters() if p.requires_grad)

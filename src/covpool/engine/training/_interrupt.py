@@ -1,4 +1,4 @@
-"""Ctrl-C and the polite end of a process: the step at hand is finished and the state saved."""
+"""Ctrl-C and SIGTERM: the current step is finished and the state saved."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """The training was asked to stop, and can be resumed."""
+    """The user stopped the training; it can be resumed."""
 
 
 class StopRequests:
-    """While it is entered, the first Ctrl-C (or SIGTERM) only sets `asked`; the second one ends at once.
+    """A context in which the first Ctrl-C or SIGTERM only sets `asked`; the second one ends the program at once.
 
     Args:
-        on_ask: is called at the first.
+        on_ask: Called at the first one.
     """
 
     def __init__(self, on_ask: Callable[[], None] = lambda: None) -> None:
@@ -28,7 +28,7 @@ class StopRequests:
         self._process = os.getpid()
 
     def __enter__(self) -> "StopRequests":
-        if threading.current_thread() is threading.main_thread():  # no other thread may set handlers
+        if threading.current_thread() is threading.main_thread():  # only this thread may set handlers
             self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
@@ -38,7 +38,7 @@ class StopRequests:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         self._restore()
-        if os.getpid() != self._process:  # a worker that loads images, which has nothing to save
+        if os.getpid() != self._process:  # a worker process that loads images has nothing to save
             os.kill(os.getpid(), number)
         self._on_ask()
 

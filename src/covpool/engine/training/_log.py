@@ -1,4 +1,4 @@
-"""The log of a run: one JSON object a line, and the same for TensorBoard."""
+"""The log of a run: one JSON object per line, and the same values for TensorBoard."""
 
 import importlib.util
 import json
@@ -15,15 +15,15 @@ from covpool.io import replacing
 logger = logging.getLogger(__name__)
 
 LOG_FILE = "log.jsonl"
-Event = Mapping[str, Any]  # "event" tells what happened, "step" when
+Event = Mapping[str, Any]  # "event" is its kind, "step" the optimizer step
 
 
 class Log:
     """Appends events to the log of a run.
 
     Args:
-        run: the folder.
-        step: the step that is continued from; lines after it, of a session that died, are removed. None = a new run.
+        run: The folder of the run.
+        step: The step to resume from; lines after it, written by a killed session, are removed. None = a new run.
     """
 
     def __init__(self, run: Path, step: int | None = None) -> None:
@@ -35,13 +35,13 @@ class Log:
         self._writer = _tensorboard(run / "tensorboard", (step or 0) + 1)
 
     def write(self, event: Event) -> None:
-        """One event, on disk when this returns."""
+        """Append an event to the file."""
         try:
             with self.path.open("a") as file:
                 file.write(_line(event))
         except OSError as error:
             raise OSError(
-                f"{str(self.path)!r} cannot be written: {error.strerror}; the last saved state is kept"
+                f"{str(self.path)!r} cannot be written: {error.strerror}; the last saved state is intact"
             ) from error
         if self._writer is None:
             return
@@ -55,15 +55,15 @@ class Log:
 
 
 def _tensorboard(folder: Path, first_step: int) -> Any:
-    """TensorBoard's writer; None where it is not installed, which is said once."""
+    """TensorBoard's writer; None, with a warning, if it is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
-        logger.warning("tensorboard is not installed: the log is written to %s alone", LOG_FILE)
+        logger.warning("tensorboard is not installed: the log is written to %s only", LOG_FILE)
         return None
     return require("torch.utils.tensorboard", "train").SummaryWriter(folder, purge_step=first_step)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The events in a log, or in another file of JSON lines, without a last line that was only half written.
+    """Read the events of a log, or of another file of JSON lines. A last line that is only half written is left out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

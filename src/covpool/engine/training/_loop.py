@@ -9,100 +9,104 @@ from lightning.fabric import Fabric
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible
-from covpool.engine.training import _log as log
-from covpool.engine.training import _run_folder as folder
-from covpool.engine.training import _state as state
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._log import Event
 from covpool.engine.training._pool_init import init_pool_from_data
+from covpool.engine.training._run_folder import check_run_folder, claim_run_folder, remove_partial_files
 from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
+from covpool.engine.training._state import STATE_FILE, load_state
 from covpool.engine.training._trained_on import check_same_data
-from covpool.io import remove_leftovers
 from covpool.recipe import Recipe, check_recipe, resolve_stages
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a training."""
+    """The result of a training.
+
+    Attributes:
+        run: The folder of the run.
+        epochs: Epochs completed.
+        metrics: Result of the last evaluation: loss, top1, top3, top5.
+        best: Top-1 accuracy of the best epoch.
+        best_epoch: The best epoch.
+        seconds: Training time of all sessions together.
+    """
 
     run: Path
     epochs: int
-    metrics: dict[str, float] = field(default_factory=dict)  # of the last evaluation: loss, top1, top3, top5
-    best: float = -1.0  # top-1 of the best epoch
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: float = -1.0
     best_epoch: int = 0
     seconds: float = 0.0
 
 
 def ignore(event: Event) -> None:
-    """For who does not want to be told."""
+    """Discard events."""
 
 
 def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent = ignore) -> Result:
-    """Train the network of a recipe, or go on with it.
+    """Train the network of a recipe, or resume its training.
 
-    Under torchrun every process calls this. In the folder of the run afterwards: recipe.toml (every setting),
-    log.jsonl, tensorboard/, last.safetensors and best.safetensors (checkpoints), state.pt (from which to resume).
+    Under torchrun every process calls this function. It writes to the folder of the run: recipe.toml (every setting),
+    log.jsonl, tensorboard/, last.safetensors and best.safetensors (checkpoints), scores.safetensors (test scores of the
+    best checkpoint) and state.pt (to resume from).
 
     Args:
-        recipe: of `read_recipe`.
-        run: the folder.
-        resume: go on from the state saved there, with the same result as if the run had never stopped.
-        on_event: is told of steps, epochs, broken pictures, in the first process: a dict with "event" and "step".
+        recipe: The recipe, from `read_recipe`.
+        run: The folder of the run.
+        resume: Resume from the state in the folder. The result is the same as if the run had never stopped.
+        on_event: Receives events (steps, epochs, broken images) in the first process, as dicts with "event" and "step".
 
     Raises:
-        Stopped: by Ctrl-C, after the state was saved.
+        Stopped: Ctrl-C was pressed, and the state has been saved.
     """
     check_recipe(recipe, here=True)
     fabric = make_fabric(recipe.devices, recipe.train.precision)
     fabric.launch()
     _check_strategy(fabric, recipe)
-    _in_first(fabric, lambda: folder.check(run, resume=resume))
+    _in_first_process(fabric, lambda: check_run_folder(run, resume=resume))
     splits = open_data(recipe.data)
-    is_saved = resume and (run / state.STATE_FILE).is_file()  # a run killed before that starts over
-    restored = state.load_state(run / state.STATE_FILE) if is_saved else None
+    is_saved = resume and (run / STATE_FILE).is_file()  # a run killed before its first state starts over
+    restored = load_state(run / STATE_FILE) if is_saved else None
     if restored is not None:
         check_same_data(restored.data, splits, recipe.data.root)
     session = Session(fabric, recipe, run, splits, on_event, restored)
-    # Only now, so that a mistake in the data, the network or the optimizer leaves nothing behind.
-    _in_first(fabric, lambda: _remove_leftovers(run) if resume else folder.claim(run, recipe))
+    # The folder is created last, so that a mistake in the data, the network or the optimizer leaves no files.
+    _in_first_process(fabric, lambda: remove_partial_files(run) if resume else claim_run_folder(run, recipe))
     session.begin()
     try:
         with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
             if restored is None:
                 init_pool_from_data(session)
-            for part in resolve_stages(recipe):
-                if session.progress.epoch < part.end:
-                    StageTraining(session, part, requests).run()
-        progress = session.progress
-        found = {"best": progress.best, "best_epoch": progress.best_epoch, "seconds": progress.seconds}
-        session.emit({"event": "end", "epoch": progress.epoch, **progress.metrics, **found})
+            for stage in resolve_stages(recipe):
+                if session.position.epoch < stage.end:
+                    StageTraining(session, stage, requests).run()
+        position = session.position
+        found = {"best": position.best, "best_epoch": position.best_epoch, "seconds": position.seconds}
+        session.emit({"event": "end", "epoch": position.epoch, **position.metrics, **found})
     finally:
         session.close()
-    return Result(run, progress.epoch, progress.metrics, progress.best, progress.best_epoch, progress.seconds)
+    return Result(run, position.epoch, position.metrics, position.best, position.best_epoch, position.seconds)
 
 
 def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
     if is_sharded(fabric) and len(recipe.stages) > 1:
         raise CovpoolError(
-            "several stages do not go with the strategy fsdp: train them one after another, with init.weights"
+            "several stages do not work with devices.strategy=fsdp: train them as separate runs, each with the "
+            "checkpoint of the one before as init.weights"
         )
     if recipe.train.sync_norms and fabric.device.type != "cuda":
-        raise CovpoolError("`train.sync_norms` works on GPUs only: torch has no such batch norm for the CPU")
+        raise CovpoolError("`train.sync_norms` works on GPUs only: leave it out")
 
 
-def _remove_leftovers(run: Path) -> None:
-    for name in (state.STATE_FILE, log.LOG_FILE, folder.LAST_CHECKPOINT, folder.BEST_CHECKPOINT):
-        remove_leftovers(run / name)
-
-
-def _in_first(fabric: Fabric, act: Callable[[], None]) -> None:
-    """The first process does something with the folder; where it cannot, all give up together."""
+def _in_first_process(fabric: Fabric, act: Callable[[], None]) -> None:
+    """Run `act` in the first process; if it fails, all processes raise its error."""
     problem = ""
     if fabric.is_global_zero:
         try:
             act()
-        except (ValueError, OSError) as error:  # a folder that cannot be written is a problem of all, too
+        except (CovpoolError, OSError) as error:
             problem = str(error)
     problem = fabric.broadcast(problem)
     if problem:

@@ -1,4 +1,4 @@
-"""Out of memory: which batch would fit."""
+"""Out of memory: the batch size that would fit."""
 
 import gc
 from collections.abc import Callable
@@ -7,11 +7,11 @@ import torch
 
 
 def largest_that_fits(fits: Callable[[int], bool], failed: int) -> int:
-    """The largest batch below `failed` that fits, to about a sixteenth of it; 0 where not even one image does.
+    """Find the largest batch below `failed` that fits, to about one sixteenth; 0 if not even one image fits.
 
     Args:
-        fits: tries a step with so many images.
-        failed: a batch that did not fit.
+        fits: Tries a step with a number of images.
+        failed: A batch size that did not fit.
 
     >>> largest_that_fits(lambda images: images <= 37, 128)
     36
@@ -24,13 +24,13 @@ def largest_that_fits(fits: Callable[[int], bool], failed: int) -> int:
 
 
 def try_step(step: Callable[[int], None], images: int, *, reserve: int, device: torch.device) -> bool:
-    """Whether one step with so many images fits into the memory of a GPU.
+    """Whether one step fits into the memory of a GPU.
 
     Args:
-        step: forward and backward.
-        images: of the micro-batch.
-        reserve: bytes that must stay free for what the optimizer will yet ask for.
-        device: the GPU.
+        step: Runs forward and backward with a number of images.
+        images: Number of images.
+        reserve: Bytes that must stay free for the optimizer.
+        device: The GPU.
     """
     release_memory()
     try:
@@ -45,26 +45,27 @@ def try_step(step: Callable[[int], None], images: int, *, reserve: int, device: 
 
 
 def advice(batch_size: int, *, processes: int, accumulate: int, fitting: int) -> str:
-    """What to change in a recipe.
+    """Advise what to change in a recipe.
 
     Args:
-        batch_size: of the recipe, over all processes and micro-batches.
-        processes: how many there are.
-        accumulate: micro-batches of now.
-        fitting: images that fit at once in one process.
+        batch_size: Batch size of the recipe, over all processes and micro-batches.
+        processes: Number of processes.
+        accumulate: Current number of micro-batches.
+        fitting: Images per micro-batch that fit in one process.
 
     >>> advice(64, processes=1, accumulate=1, fitting=36)
-    'train.batch_size=36 would fit, or train.accumulate=2 with batch_size=64 as it is'
+    'train.batch_size=36 would fit, or train.accumulate=2 with train.batch_size=64'
     """
     if not fitting:
         return "not even one image fits: use smaller images (augment.size), a smaller network, or train.precision=bf16"
     each = batch_size // processes
     cuts = next(n for n in range(accumulate, each + 1) if each % n == 0 and each // n <= fitting)
     smaller = fitting * processes * accumulate
-    return f"train.batch_size={smaller} would fit, or train.accumulate={cuts} with batch_size={batch_size} as it is"
+    return f"train.batch_size={smaller} would fit, or train.accumulate={cuts} with train.batch_size={batch_size}"
 
 
 def release_memory() -> None:
+    """Free unused memory of Python and of the GPU."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Sums over the steps of an epoch, kept on the device: no step waits for them."""
+"""Sums over the steps of an epoch, kept on the device so that no step waits for them."""
 
 import torch
 from torch import Tensor, nn
@@ -7,21 +7,21 @@ NAMES = ("loss", "correct", "images", "gradient_norm", "gradients")
 
 
 class Meter:
-    """Loss, hits, images, and the norm of the gradient at the pool's input.
+    """Sums of the loss, the hits, the images, and the gradient norm at the input of the pool.
 
-    The last is the paper's account of why post-compensation matters: |d loss_i / d X_i| of image i's own loss at its
-    features X_i, averaged over images. It does not depend on the batch size, the loss scaling of half precision or
-    accumulation.
+    The gradient norm is |d loss_i / d X_i|, the gradient of the loss of image i at its feature map X_i. The paper uses
+    it to explain why post-compensation matters. It does not depend on the batch size, on the loss scaling of half
+    precision, or on accumulation.
 
     Args:
-        pool: of the network that is trained.
-        device: where the sums are.
+        pool: The pool of the network.
+        device: Device of the sums.
     """
 
     def __init__(self, pool: nn.Module, device: torch.device) -> None:
         exact = torch.float32 if device.type == "mps" else torch.float64
         self.sums = torch.zeros(len(NAMES), dtype=exact, device=device)
-        self._squares: list[Tensor] = []  # one vector (b,) per feature tensor of the micro-batch
+        self._squares: list[Tensor] = []  # one vector (b,) per feature map of the micro-batch
         self._scale: list[Tensor] = []
         self._handle = pool.register_forward_pre_hook(self._watch)
 
@@ -31,7 +31,7 @@ class Meter:
         logits: Tensor,  # (b, classes)
         targets: Tensor,  # (b,), or (b, classes) of mixed images
     ) -> None:
-        """Count a micro-batch; to be called before its backward, whose gradients `finish` counts."""
+        """Count a micro-batch. Call this before its backward pass, and `finish` after it."""
         count = len(logits)
         wanted = targets.argmax(1) if targets.ndim == 2 else targets
         correct = (logits.detach().argmax(1) == wanted).sum()
@@ -40,7 +40,7 @@ class Meter:
         loss.register_hook(self._scale.append)
 
     def finish(self) -> None:
-        """Count the gradients of a micro-batch, after its backward."""
+        """Count the gradients of a micro-batch. Call this after its backward pass."""
         if self._squares and self._scale:
             squares = torch.stack(self._squares).sum(0)  # (b,)
             norms = squares.sqrt() * len(squares) / self._scale[0].abs()
@@ -50,9 +50,10 @@ class Meter:
         self._scale.clear()
 
     def close(self) -> None:
+        """Remove the hook from the pool."""
         self._handle.remove()
 
-    @torch.compiler.disable  # a hook of autograd cannot be compiled; the graph breaks here, before the pool
+    @torch.compiler.disable  # autograd hooks cannot be compiled: the graph breaks before the pool
     def _watch(self, pool: nn.Module, features: tuple[Tensor, ...]) -> None:
         if not (pool.training and torch.is_grad_enabled()):
             return
@@ -66,7 +67,11 @@ class Meter:
 
 
 def means(sums: list[float], before: list[float] | None = None) -> dict[str, float]:
-    """Mean loss, accuracy and gradient norm of the sums, or of what was added since `before`.
+    """The mean loss, accuracy and gradient norm.
+
+    Args:
+        sums: Sums of a `Meter`.
+        before: Earlier sums; the means are over what was added since.
 
     >>> means([4.0, 3.0, 8.0, 0.0, 0.0])
     {'loss': 0.5, 'accuracy': 0.375}

@@ -1,4 +1,4 @@
-"""Mixup and cutmix: pairs of images of a batch, and their classes, mixed."""
+"""Mixup and cutmix: mixing pairs of images of a batch, and their targets."""
 
 from collections.abc import Callable
 
@@ -7,15 +7,15 @@ from torchvision.transforms import v2
 
 from covpool.data import Augment
 
-Mix = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # images and classes (b,) -> images and shares (b, classes)
+Mix = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # images, targets (b,) -> images, shares (b, classes)
 
 
 def make_mix(augment: Augment, classes: int) -> Mix | None:
-    """The mixing that a recipe asks for; one of the two at random for each batch where it asks for both.
+    """Make the mixing of a recipe. With both mixup and cutmix, each batch gets one of them at random.
 
     Args:
-        augment: its `mixup` and `cutmix`, each the alpha of a Beta distribution, 0 = none.
-        classes: how many there are.
+        augment: Its `mixup` and `cutmix` are the alpha of a Beta distribution; 0 = none.
+        classes: Number of classes.
     """
     kinds: list[Mix] = []
     if augment.mixup:

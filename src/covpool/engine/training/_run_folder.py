@@ -1,4 +1,4 @@
-"""The folder of a run: what it holds, and whose turn it is to write there."""
+"""The folder of a run: its files, and checks before anything is written to it."""
 
 import os
 from collections.abc import Sequence
@@ -7,56 +7,58 @@ from pathlib import Path
 import covpool
 from covpool._errors import CovpoolError
 from covpool.data.pipeline import data_split, preprocessing
-from covpool.engine.training import _log as log
-from covpool.engine.training import _state as state
-from covpool.io import EvaluationSettings
+from covpool.engine.evaluation._saved_scores import SCORES_FILE
+from covpool.engine.training._log import LOG_FILE, read_log
+from covpool.engine.training._state import STATE_FILE
+from covpool.io import EvaluationSettings, remove_leftovers
 from covpool.models import Network
 from covpool.recipe import RECIPE_FILE, Recipe, to_toml
 
 LAST_CHECKPOINT, BEST_CHECKPOINT = "last.safetensors", "best.safetensors"
-WRITTEN = (
-    RECIPE_FILE,
-    log.LOG_FILE,
-    state.STATE_FILE,
-    LAST_CHECKPOINT,
-    BEST_CHECKPOINT,
-)  # by a run, besides tensorboard/ and the report
-LEFT_BEHIND = [RECIPE_FILE, log.LOG_FILE]  # by a run that broke before its first line in the log: nothing of worth
+# The files of a run besides tensorboard/ and the report.
+RUN_FILES = (RECIPE_FILE, LOG_FILE, STATE_FILE, LAST_CHECKPOINT, BEST_CHECKPOINT, SCORES_FILE)
+FIRST_FILES = [RECIPE_FILE, LOG_FILE]  # the files of a run that failed before its first step: they may be overwritten
 
 
-def check(run: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds a run where a new one is wanted, or none where one is to be resumed, or no place."""
+def check_run_folder(run: Path, *, resume: bool) -> None:
+    """Refuse a folder that cannot be used: one with a run if `resume` is False, one without a run if it is True."""
     if resume and not (run / RECIPE_FILE).is_file():
         raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    if not resume and ((run / state.STATE_FILE).exists() or log.read_log(run / log.LOG_FILE)):
+    if not resume and ((run / STATE_FILE).exists() or read_log(run / LOG_FILE)):
         raise CovpoolError(
-            f"{run} holds a run already: go on with `covpool train --resume {run}`, or name another --out"
+            f"{run} holds a run already: continue it with `covpool train --resume {run}`, or name another --out"
         )
-    found = [name for name in WRITTEN if (run / name).exists()]
-    if not resume and found and found != LEFT_BEHIND:
-        raise CovpoolError(f"{run} holds {' and '.join(found)}, which a run would write over: name another --out")
-    place = next(path for path in (run, *run.absolute().parents) if path.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise CovpoolError(f"{run} cannot be a folder of a run: nothing can be written in {place}; name another --out")
+    found = [name for name in RUN_FILES if (run / name).exists()]
+    if not resume and found and found != FIRST_FILES:
+        raise CovpoolError(f"{run} holds {' and '.join(found)}, which a run would overwrite: name another --out")
+    existing = next(path for path in (run, *run.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise CovpoolError(f"{run} cannot be created: {existing} is not a writable folder; name another --out")
 
 
-def claim(run: Path, recipe: Recipe) -> None:
-    """Make the folder of a new run."""
+def claim_run_folder(run: Path, recipe: Recipe) -> None:
+    """Create the folder of a new run and write its recipe."""
     run.mkdir(parents=True, exist_ok=True)
     (run / RECIPE_FILE).write_text(to_toml(recipe))
+
+
+def remove_partial_files(run: Path) -> None:
+    """Remove files that a killed run had only half written."""
+    for name in RUN_FILES:
+        remove_leftovers(run / name)
 
 
 def save_checkpoint(
     path: Path, network: Network, recipe: Recipe, classes: Sequence[str], about: dict[str, object]
 ) -> None:
-    """A checkpoint with all that `covpool predict` and `covpool eval` need.
+    """Save a checkpoint with everything that `covpool predict` and `covpool eval` need.
 
     Args:
-        path: of the file.
-        network: what is saved.
-        recipe: of the training.
-        classes: names.
-        about: how far the training was, and how good.
+        path: The file.
+        network: The network.
+        recipe: The recipe of the training.
+        classes: Class names.
+        about: Epoch, step and metrics.
     """
     covpool.save(
         network,

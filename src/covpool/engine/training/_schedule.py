@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step, so that nothing of it needs to be saved or restored."""
+"""The learning rate as a function of the step, so that a resumed run needs no saved schedule."""
 
 import math
 from bisect import bisect_right
@@ -7,21 +7,21 @@ from covpool.recipe import Schedule
 
 
 def lr_factor(schedule: Schedule, step: int, *, steps_per_epoch: int, epochs: int) -> float:
-    """What the learning rate of every group is multiplied by at one step.
+    """The factor of the learning rate at one step.
 
-    With e the epoch, E the epochs and t = e / E (or step / all steps, for a cosine step by step):
+    With e the epoch, E the number of epochs, and t = e / E (with `per_step`, t = step / all steps):
 
-        step      factor ^ (milestones at or before e)
-        log       end ^ (e / (E - 1)): the values of logspace(log lr, log (lr end), E), METHODS F1
+        step      factor ^ (number of milestones at or before e)
+        log       end ^ (e / (E - 1)): the values of logspace(log lr, log (lr end), E)
         cosine    end + (1 - end) (1 + cos(pi t)) / 2
 
-    Warm-up multiplies this by a ramp that reaches 1 with the last of its steps.
+    Warm-up multiplies this by a linear ramp that reaches 1 at its last step.
 
     Args:
-        schedule: of the recipe.
-        step: counted from the beginning of the stage, from 0.
-        steps_per_epoch: of the optimizer.
-        epochs: of the stage.
+        schedule: The table `schedule` of the recipe.
+        step: Number of the step in the stage, from 0.
+        steps_per_epoch: Optimizer steps per epoch.
+        epochs: Epochs of the stage.
 
     >>> [round(lr_factor(Schedule(milestones=(1, 3)), step, steps_per_epoch=1, epochs=4), 3) for step in range(4)]
     [1.0, 0.1, 0.1, 0.01]

@@ -11,27 +11,34 @@ from torch import nn
 from covpool._errors import CovpoolError
 from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
-from covpool.engine.training import _run_folder as folder
-from covpool.engine.training import _state as state
+from covpool.engine.evaluation._metrics import accuracies
 from covpool.engine.training._build import count_learning, freeze, set_training
 from covpool.engine.training._interrupt import Stopped, StopRequests
 from covpool.engine.training._meter import NAMES, Meter, means
 from covpool.engine.training._optimizer import make_optimizer, set_lr
+from covpool.engine.training._run_folder import BEST_CHECKPOINT, LAST_CHECKPOINT
 from covpool.engine.training._schedule import lr_factor
 from covpool.engine.training._session import Session
+from covpool.engine.training._state import restore
 from covpool.engine.training._step import Stepper
 from covpool.recipe import ResolvedStage, total_epochs, total_steps
 
-LEARNT = {"loss": "train_loss", "accuracy": "train_top1"}  # an epoch's names for what a step's log calls loss, accuracy
+EPOCH_NAMES = {"loss": "train_loss", "accuracy": "train_top1"}  # names in an epoch's event for names in a step's
 
 
 class StageTraining:
-    """One stage: the network with its frozen parts, a fresh optimizer, and the epochs."""
+    """One stage: the network with its frozen parts, a new optimizer, and the epochs.
 
-    def __init__(self, session: Session, part: ResolvedStage, requests: StopRequests) -> None:
-        self.session, self.part, self.requests = session, part, requests
-        self.recipe, self.fabric, self.progress = part.recipe, session.fabric, session.progress
-        self.settings, self.images = part.recipe.train, len(session.splits.train)
+    Args:
+        session: The session.
+        stage: The stage.
+        requests: Tells whether the user asked the training to stop.
+    """
+
+    def __init__(self, session: Session, stage: ResolvedStage, requests: StopRequests) -> None:
+        self.session, self.stage, self.requests = session, stage, requests
+        self.recipe, self.fabric, self.position = stage.recipe, session.fabric, session.position
+        self.settings, self.images = stage.recipe.train, len(session.splits.train)
         self.micro_batch = _micro_batch(self.settings.batch_size, self.settings.accumulate, self.fabric.world_size)
         self.batches = TrainBatches(
             session.splits.train,
@@ -46,8 +53,8 @@ class StageTraining:
         self.steps_per_epoch = self.batches.steps_per_epoch // self.settings.accumulate
         if not self.steps_per_epoch:
             raise CovpoolError(
-                f"`train.batch_size` = {self.settings.batch_size} is more than the {self.images} training images: "
-                "use a smaller one"
+                f"`train.batch_size` must be at most the {self.images} training images; got "
+                f"{self.settings.batch_size}: use a smaller one"
             )
         self._set_up()
 
@@ -57,147 +64,154 @@ class StageTraining:
         optimizer = make_optimizer(network, self.recipe.optimizer)
         compiled = cast(nn.Module, torch.compile(network)) if self.settings.compile else network
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
-        self.session.held = self.model._forward_module if self.session.is_sharded else network
+        self.session.wrapped = self.model._forward_module if self.session.is_sharded else network
         self.meter = Meter(network.pool, self.fabric.device)
         self.stepper = Stepper(self.fabric, self.model, self.optimizer, self.meter, self.recipe)
         if self.session.tensors:
-            held, is_sharded = self.session.held, self.session.is_sharded
-            state.restore(self.session.tensors, held, optimizer, ema=self.session.ema, is_sharded=is_sharded)
+            wrapped, is_sharded = self.session.wrapped, self.session.is_sharded
+            restore(self.session.tensors, wrapped, optimizer, ema=self.session.ema, is_sharded=is_sharded)
             self.fabric.strategy.precision.load_state_dict(self.session.tensors["scaler"])
             self.session.tensors = {}
 
     def run(self) -> None:
-        """The epochs of the stage that are not done yet."""
-        told = {"event": "stage", "notes": self.session.notes, "learning": count_learning(self.session.network)}
+        """Run the epochs of the stage that are left."""
+        about = {"event": "stage", "notes": self.session.notes, "learning": count_learning(self.session.network)}
         epochs, steps = total_epochs(self.session.recipe), total_steps(self.session.recipe, self.images)
-        self.session.emit({**told, "epochs": epochs, "total_steps": steps}, logged=False)
+        self.session.emit({**about, "epochs": epochs, "total_steps": steps}, logged=False)
         try:
-            while self.progress.epoch < self.part.end:
+            while self.position.epoch < self.stage.end:
                 self._run_epoch()
         finally:
             self.meter.close()
 
     def _run_epoch(self) -> None:
-        progress, settings = self.progress, self.settings
+        position, settings = self.position, self.settings
         self._begin_epoch()
-        batches = self.batches.epoch(progress.epoch, progress.step_in_epoch * settings.accumulate)
-        while progress.step_in_epoch < self.steps_per_epoch:
+        batches = self.batches.epoch(position.epoch, position.step_in_epoch * settings.accumulate)
+        while position.step_in_epoch < self.steps_per_epoch:
             self._step(batches)
-            is_last = progress.step_in_epoch == self.steps_per_epoch
-            if progress.step % settings.log_every == 0:
+            is_last = position.step_in_epoch == self.steps_per_epoch
+            if position.step % settings.log_every == 0:
                 self._log_step()
             if is_last:
                 break
-            if settings.save_every and progress.step % settings.save_every == 0:
+            if settings.save_every and position.step % settings.save_every == 0:
                 self._save()
             self._stop_if_asked()
         self._end_epoch()
         self._stop_if_asked()
 
     def _begin_epoch(self) -> None:
-        progress = self.progress
+        position = self.position
         set_training(self.session.network, self.settings.freeze, freeze_norms=self.settings.freeze_norms)
         self.meter.sums.zero_()
-        if progress.step_in_epoch and self.fabric.is_global_zero:  # the saved sums are those of all processes together
-            self.meter.sums += torch.tensor(progress.sums, dtype=self.meter.sums.dtype, device=self.fabric.device)
-        progress.logged = progress.logged if progress.step_in_epoch else [0.0] * len(NAMES)
+        if position.step_in_epoch and self.fabric.is_global_zero:  # the saved sums are over all processes
+            self.meter.sums += torch.tensor(position.sums, dtype=self.meter.sums.dtype, device=self.fabric.device)
+        position.logged = position.logged if position.step_in_epoch else [0.0] * len(NAMES)
         self._clock = self._epoch_clock = self._counted = time.perf_counter()
         self._waited = 0.0
 
     def _step(self, batches: Iterator[Batch]) -> None:
-        progress = self.progress
+        position = self.position
         set_lr(self.optimizer, self._lr_factor())
-        self.session.broken["train"].note(self.stepper.step(batches, progress.step))
+        self.session.broken["train"].note(self.stepper.step(batches, position.step))
         if self.session.ema is not None:
             self.session.ema.update_parameters(self.session.network)
-        progress.step += 1
-        progress.step_in_epoch += 1
-        self.session.emit({"event": "tick", "epoch": progress.epoch + 1}, logged=False)
+        position.step += 1
+        position.step_in_epoch += 1
+        self.session.emit({"event": "tick", "epoch": position.epoch + 1}, logged=False)
 
     def _lr_factor(self) -> float:
-        in_stage = (self.progress.epoch - self.part.start) * self.steps_per_epoch + self.progress.step_in_epoch
+        in_stage = (self.position.epoch - self.stage.start) * self.steps_per_epoch + self.position.step_in_epoch
         return lr_factor(
             self.recipe.schedule, in_stage, steps_per_epoch=self.steps_per_epoch, epochs=self.settings.epochs
         )
 
     def _log_step(self) -> None:
-        progress, sums = self.progress, self._read_sums()
+        position, sums = self.position, self._read_sums()
         now = time.perf_counter()
         seconds, waited = now - self._clock, self.batches.waited - self._waited
-        images = sums[NAMES.index("images")] - progress.logged[NAMES.index("images")]
+        images = sums[NAMES.index("images")] - position.logged[NAMES.index("images")]
         speed = {"images_per_s": images / seconds, "compute_images_per_s": images / max(seconds - waited, 1e-9)}
         lr = self.optimizer.param_groups[0]["lr"]
-        found = means(sums, progress.logged)
-        self.session.emit({"event": "step", "epoch": progress.epoch + 1, **found, "lr": lr, **speed})
-        progress.logged, self._clock, self._waited = sums, now, self.batches.waited
+        found = means(sums, position.logged)
+        self.session.emit({"event": "step", "epoch": position.epoch + 1, **found, "lr": lr, **speed})
+        position.logged, self._clock, self._waited = sums, now, self.batches.waited
 
     def _read_sums(self) -> list[float]:
-        """The sums of the epoch over all processes: the one place where the host waits for the device."""
+        """Read the sums of the epoch over all processes: the only place where the host waits for the device."""
         found: list[float] = summed(self.fabric, self.meter.sums).tolist()
         if not math.isfinite(found[0]):
             raise CovpoolError(
-                f"the loss is not finite any more at step {self.progress.step}: lower optimizer.lr, or set "
-                "train.clip_norm; covpool.diagnostics tells where the first such value arises"
+                f"the loss is not finite at step {self.position.step}: lower optimizer.lr, or set train.clip_norm; "
+                "covpool.diagnostics finds the operation that gave the first such value"
             )
         return found
 
     def _end_epoch(self) -> None:
-        progress, session = self.progress, self.session
-        learnt = {LEARNT.get(name, name): value for name, value in means(self._read_sums()).items()}
-        trained = time.perf_counter()
-        times = {"seconds": trained - self._epoch_clock, "waited": self.batches.waited}
-        progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
+        position, session = self.position, self.session
+        trained = {EPOCH_NAMES.get(name, name): value for name, value in means(self._read_sums()).items()}
+        now = time.perf_counter()
+        times = {"seconds": now - self._epoch_clock, "waited": self.batches.waited}
+        position.epoch, position.step_in_epoch = position.epoch + 1, 0
         self._count_time()
-        metrics = {}
-        if progress.epoch == total_epochs(session.recipe) or progress.epoch % self.recipe.evaluate.every == 0:
-            metrics = progress.metrics = session.evaluate(self.model, self.micro_batch)
-        times["evaluation_seconds"] = time.perf_counter() - trained
+        scores, metrics = None, {}
+        if position.epoch == total_epochs(session.recipe) or position.epoch % self.recipe.evaluate.every == 0:
+            scores = session.score_test_set(self.model, self.micro_batch)
+            metrics = position.metrics = accuracies(*scores)
+        times["evaluation_seconds"] = time.perf_counter() - now
         session.report_broken()
-        session.save_checkpoint(folder.LAST_CHECKPOINT, metrics)
-        if metrics.get("top1", -1.0) > progress.best:
-            progress.best, progress.best_epoch = metrics["top1"], progress.epoch
-            session.save_checkpoint(folder.BEST_CHECKPOINT, metrics)
-        judged = {"test_loss" if name == "loss" else name: value for name, value in metrics.items()}
-        session.emit({"event": "epoch", "epoch": progress.epoch, **learnt, **judged, **times})
+        session.save_checkpoint(LAST_CHECKPOINT, metrics)
+        if scores is not None and metrics.get("top1", -1.0) > position.best:
+            position.best, position.best_epoch = metrics["top1"], position.epoch
+            session.save_checkpoint(BEST_CHECKPOINT, metrics)
+            session.save_scores(*scores)
+        tested = {"test_loss" if name == "loss" else name: value for name, value in metrics.items()}
+        session.emit({"event": "epoch", "epoch": position.epoch, **trained, **tested, **times})
         session.save_state(self.optimizer.optimizer)
 
     def _save(self) -> None:
-        self.progress.sums = self._read_sums()
+        self.position.sums = self._read_sums()
         self._count_time()
         self.session.save_state(self.optimizer.optimizer)
 
     def _count_time(self) -> None:
         now = time.perf_counter()
-        self.progress.seconds += now - self._counted
+        self.position.seconds += now - self._counted
         self._counted = now
 
     def _stop_if_asked(self) -> None:
-        """Save and leave. Several processes must agree on it, which they do where they wait for each other anyway."""
+        """Save and stop if the user asked for it. Several processes decide together, at the steps that are logged."""
         asked = self.requests.asked
         if self.fabric.world_size > 1:
-            if self.progress.step % self.settings.log_every:
+            if self.position.step % self.settings.log_every:
                 return
             asked = bool(summed(self.fabric, torch.tensor(float(asked), device=self.fabric.device)))
         if asked:
-            if self.progress.step_in_epoch:
+            if self.position.step_in_epoch:
                 self._save()
             raise self._stopped()
 
     def _report_caching(self, what: str, done: int, count: int) -> None:
-        """Before the first step there is nothing to save, so one process stops here; several would wait for it."""
+        """Report progress, and stop if the user asked for it: there is nothing to save before the first step.
+
+        Several processes do not stop here, because the others would wait for the one that does.
+        """
         self.session.report_caching(what, done, count)
         if self.requests.asked and self.fabric.world_size == 1:
             raise self._stopped()
 
     def _stopped(self) -> Stopped:
-        return Stopped(f"stopped at step {self.progress.step}: `covpool train --resume {self.session.run}` goes on")
+        return Stopped(
+            f"stopped at step {self.position.step}: `covpool train --resume {self.session.run}` continues it"
+        )
 
 
 def _micro_batch(batch_size: int, accumulate: int, processes: int) -> int:
-    """Images at once in one process."""
+    """Images per micro-batch in one process."""
     if batch_size % (accumulate * processes):
         raise CovpoolError(
-            f"`train.batch_size` = {batch_size} must be a multiple of {accumulate} accumulated micro-batches times "
-            f"{processes} processes"
+            f"`train.batch_size` must be a multiple of {accumulate} accumulated micro-batches times {processes} "
+            f"processes; got {batch_size}"
         )
     return batch_size // (accumulate * processes)

@@ -1,7 +1,7 @@
-"""The state of a training in one file, from which it continues as if it had never stopped.
+"""The state of a training in one file, from which it resumes as if it had never stopped.
 
-What a step draws at random, the order of the images and the learning rate are functions of the seed and the step: none
-of it needs to be kept.
+The random numbers of a step, the order of the images and the learning rate are functions of the seed and the step, so
+the state does not hold them.
 """
 
 import os
@@ -26,77 +26,100 @@ from covpool.io import replacing
 
 STATE_FILE = "state.pt"
 FORMAT = 1
-# Whole tensors on the CPU whatever the strategy: a run that was saved by eight processes goes on in one.
+# Whole tensors on the CPU for every strategy, so that a run saved by eight processes can resume in one.
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 @dataclass
-class Progress:
-    """How far a training has come."""
+class TrainingPosition:
+    """The position in a training.
 
-    epoch: int = 0  # whole epochs done, over all stages
-    step: int = 0  # optimizer steps done, over all stages
+    Attributes:
+        epoch: Epochs completed, over all stages.
+        step: Optimizer steps completed, over all stages.
+        step_in_epoch: Optimizer steps completed in the current epoch.
+        best: Top-1 accuracy of the best evaluation.
+        best_epoch: Epoch of the best evaluation.
+        seconds: Training time of all sessions together.
+        sums: Sums over the current epoch, see `Meter`.
+        logged: The same sums at the last step in the log.
+        broken: Numbers of the images that could not be read, for "train" and "test".
+        metrics: Result of the last evaluation.
+    """
+
+    epoch: int = 0
+    step: int = 0
     step_in_epoch: int = 0
-    best: float = -1.0  # top-1 of the best evaluation
+    best: float = -1.0
     best_epoch: int = 0
-    seconds: float = 0.0  # of training, all sessions together
-    sums: list[float] = field(default_factory=list)  # of the epoch so far, see `Meter`
-    logged: list[float] = field(default_factory=list)  # the same at the last line of the log
-    broken: dict[str, list[int]] = field(default_factory=dict)  # images that could not be read, by part of the set
-    metrics: dict[str, float] = field(default_factory=dict)  # of the last evaluation
+    seconds: float = 0.0
+    sums: list[float] = field(default_factory=list)
+    logged: list[float] = field(default_factory=list)
+    broken: dict[str, list[int]] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
-class State:
-    """What a training continues from."""
+class TrainingState:
+    """Everything a training resumes from.
 
-    progress: Progress
-    tensors: dict[str, Any]  # of `collect`
-    network: dict[str, Any] | None = None  # from which `rebuild` makes it; states of earlier covpools do not say
-    data: dict[str, Any] = field(default_factory=dict)  # of `describe_data`; nor do they say this
+    Attributes:
+        position: The position in the training.
+        tensors: Weights, optimizer state and scaler, from `collect`.
+        network: The architecture, from which `rebuild` makes the network; None if the file does not have it.
+        data: The data of the training, from `describe_data`; empty if the file does not have it.
+    """
+
+    position: TrainingPosition
+    tensors: dict[str, Any]
+    network: dict[str, Any] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
 
 
-def save_state(path: Path, state: State) -> None:
-    """Write the state; after a crash there is the old file or the new one."""
-    about = {"progress": vars(state.progress), "network": state.network, "data": state.data}
+def save_state(path: Path, state: TrainingState) -> None:
+    """Write a state. After a crash, the file is either the old one or the new one."""
+    about = {"progress": vars(state.position), "network": state.network, "data": state.data}
     with replacing(path) as partial:
         torch.save({"format": FORMAT, **about, **state.tensors}, partial)
 
 
-def load_state(path: Path) -> State:
-    """What `save_state` wrote; nothing in the file is executed."""
+def load_state(path: Path) -> TrainingState:
+    """Read a state that `save_state` wrote. No code in the file is executed."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no saved state {os.fspath(path)}: nothing to resume")
     try:
         contents: dict[str, Any] = torch.load(path, "cpu", weights_only=True)
-        form = contents.pop("format")
-    except Exception as error:  # of a damaged file torch complains in many ways
-        raise CovpoolError(f"{os.fspath(path)} is damaged, or no state of a training: start the run again") from error
-    if form != FORMAT:
+        number = contents.pop("format")
+    except Exception as error:  # torch raises many types for a damaged file
         raise CovpoolError(
-            f"{os.fspath(path)} has format {form}, and this covpool reads {FORMAT}: use the one that wrote it"
+            f"{os.fspath(path)} is damaged, or is not the state of a training: start the run again"
+        ) from error
+    if number != FORMAT:
+        raise CovpoolError(
+            f"{os.fspath(path)} has format {number}, and this covpool reads format {FORMAT}: use the version that "
+            "wrote it"
         )
-    progress, network, data = contents.pop("progress"), contents.pop("network", None), contents.pop("data", {})
-    return State(Progress(**progress), contents, network, data)
+    position, network, data = contents.pop("progress"), contents.pop("network", None), contents.pop("data", {})
+    return TrainingState(TrainingPosition(**position), contents, network, data)
 
 
 def collect(
     network: nn.Module, optimizer: torch.optim.Optimizer, *, ema: nn.Module | None, scaler: dict[str, Any]
 ) -> dict[str, Any]:
-    """Everything that learns; all processes must take part.
+    """Collect all tensors of a training. Every process must call this function.
 
     Args:
-        network: as the strategy holds it.
-        optimizer: its optimizer.
-        ema: the averaged copy.
-        scaler: the state of the loss scaling of half precision.
+        network: The network as the strategy wraps it.
+        optimizer: Its optimizer.
+        ema: The copy with averaged weights, if there is one.
+        scaler: State of the loss scaling of half precision.
     """
     averaged: dict[str, Tensor] = {} if ema is None else {k: v.cpu() for k, v in ema.state_dict().items()}
     with _without_dtypes(optimizer):
-        learnt = get_optimizer_state_dict(network, optimizer, options=WHOLE)
+        optimizer_state = get_optimizer_state_dict(network, optimizer, options=WHOLE)
     return {
         "model": get_model_state_dict(network, options=WHOLE),
-        "optimizer": learnt,
+        "optimizer": optimizer_state,
         "ema": averaged,
         "scaler": scaler,
     }
@@ -110,18 +133,26 @@ def restore(
     ema: nn.Module | None,
     is_sharded: bool = False,
 ) -> None:
-    """Put everything that `collect` gave back in place, but for the scaler."""
+    """Load the tensors of `collect`, except the scaler's, into a network and its optimizer.
+
+    Args:
+        tensors: From `collect`.
+        network: The network as the strategy wraps it.
+        optimizer: Its optimizer.
+        ema: The copy with averaged weights, if there is one.
+        is_sharded: Whether the weights are spread over processes.
+    """
     if is_sharded:
         set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
     else:
         _restore_optimizer(tensors["optimizer"], network, optimizer)
-    set_model_state_dict(network, tensors["model"], options=WHOLE)  # last: torch may fill an optimizer by a step
+    set_model_state_dict(network, tensors["model"], options=WHOLE)  # last: torch may take a step to fill the optimizer
     if ema is not None:
         ema.load_state_dict(tensors["ema"])
 
 
 def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """By the names of parameters, in whatever order they were saved."""
+    """Match parameters by name, because the order of saved groups may differ."""
     names = {parameter: name for name, parameter in network.named_parameters()}
     groups = []
     for group in optimizer.param_groups:
@@ -133,7 +164,7 @@ def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: tor
 
 @contextmanager
 def _without_dtypes(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Without the settings that torch's state dicts cannot hold; they come from the recipe, not from steps."""
+    """Remove options that torch's state dicts cannot hold; the recipe sets them again."""
     groups = optimizer.param_groups
     dtypes = [{key: value for key, value in group.items() if isinstance(value, torch.dtype)} for group in groups]
     for group, found in zip(groups, dtypes, strict=True):

@@ -1,4 +1,4 @@
-"""One step of the optimizer: micro-batches forward and backward, the gradient clipped, the parameters changed."""
+"""One optimizer step: forward and backward over the micro-batches, gradient clipping, update."""
 
 import random
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from covpool.recipe import Recipe
 
 
 class Stepper:
-    """Makes steps.
+    """Runs optimizer steps.
 
     Args:
-        fabric: devices, precision, strategy.
-        model: the network as Fabric set it up.
-        optimizer: as Fabric set it up.
-        meter: counts losses and hits.
-        recipe: of the stage.
+        fabric: Devices, precision and strategy.
+        model: The network as Fabric wraps it.
+        optimizer: The optimizer as Fabric wraps it.
+        meter: Counts losses and hits.
+        recipe: The recipe of the stage.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Stepper:
         self._mix = make_mix(recipe.augment, self.network.num_classes)
 
     def step(self, batches: Iterator[Batch], number: int) -> list[int]:
-        """Take what the step needs from `batches`; the images among it that could not be read.
+        """Run one step and return the numbers of its images that could not be read.
 
         Args:
-            batches: micro-batches.
-            number: of the step, from which its random numbers come.
+            batches: The micro-batches to take from.
+            number: Number of the step, which seeds its random numbers.
         """
         try:
             return self._step(batches, number)
         except torch.OutOfMemoryError:
             pass
-        raise OutOfResourcesError(self._explain())  # out here, what the failed step held is free again
+        raise OutOfResourcesError(self._explain())  # outside of `except`, the tensors of the failed step are freed
 
     def _step(self, batches: Iterator[Batch], number: int) -> list[int]:
         settings, broken = self.recipe.train, []
@@ -93,11 +93,11 @@ class Stepper:
         return cross_entropy(logits.float(), y, label_smoothing=self.recipe.train.label_smoothing)
 
     def _explain(self) -> str:
-        """Which batch would fit, found by trying, in this process alone."""
+        """Find the batch size that fits by trying, in this process only."""
         settings, device, batch = self.recipe.train, self.fabric.device, self._batch
         learning = [p for p in self.network.parameters() if p.requires_grad]
         weights = sum(p.numel() * p.element_size() for p in learning)
-        reserve = 0 if self.optimizer.state else weights  # momentum, which the first step asks for
+        reserve = 0 if self.optimizer.state else weights  # the first step allocates the momentum
 
         def attempt(images: int) -> None:
             self.optimizer.zero_grad(set_to_none=True)
@@ -108,6 +108,6 @@ class Stepper:
         fitting = largest_that_fits(
             lambda images: try_step(attempt, images, reserve=reserve, device=device), len(batch.x)
         )
-        return f"out of memory with {len(batch.x)} images at once on {device}: " + advice(
+        return f"out of memory with {len(batch.x)} images per micro-batch on {device}: " + advice(
             settings.batch_size, processes=self.fabric.world_size, accumulate=settings.accumulate, fitting=fitting
         )

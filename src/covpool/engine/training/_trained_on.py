@@ -1,4 +1,4 @@
-"""What a training learns from, in short: a run goes on with the data it began with."""
+"""A short description of the data of a training, so that a run is resumed with the same data."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from covpool.data.sets import Splits
 
 
 def describe_data(splits: Splits) -> dict[str, Any]:
-    """The names of the classes, and how many pictures there are."""
+    """Describe the data by the class names and the numbers of images."""
     images = {"training": len(splits.train), "test": len(splits.test)}
     return {"classes": list(splits.train.classes), "images": images}
 
 
 def check_same_data(before: dict[str, Any], splits: Splits, root: str) -> None:
-    """Refuse other data than those a run began with.
+    """Refuse data that differ from those a run was started with.
 
     Args:
-        before: of `describe_data`; empty in a state that was saved before it was kept there.
-        splits: what is to be trained on.
-        root: where that lies.
+        before: The description of the data at the start, from `describe_data`; empty if it is unknown.
+        splits: The data to resume with.
+        root: Their folder.
     """
     now = describe_data(splits)
     if not before or before == now:
@@ -27,13 +27,13 @@ def check_same_data(before: dict[str, Any], splits: Splits, root: str) -> None:
     differences = [f"the class {gone[0]!r} is missing"] if gone else []
     differences += [f"the class {new[0]!r} is new"] if new else []
     if not differences and before["classes"] != now["classes"]:
-        differences = ["the classes stand in another order"]
+        differences = ["the order of the classes is different"]
     differences += [
-        f"{now['images'][part]} {part} pictures instead of {count}"
+        f"{now['images'][part]} {part} images instead of {count}"
         for part, count in before["images"].items()
         if count != now["images"][part]
     ]
     raise CovpoolError(
-        f"the pictures in {root} are not those the run began with: {', '.join(differences)}; put them back, name the "
-        "folder where they are now (data.root=...), or start a new run"
+        f"the images in {root} are not those the run was started with: {', '.join(differences)}; restore them, name "
+        "the folder where they are now (data.root=...), or start a new run"
     )

@@ -61,10 +61,10 @@ def make_maps(
         return compute_maps(
             backbone,
             EvalBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
-            mirrored=mirrored,
+            flipped=mirrored,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
-            on_progress=lambda done, of: on_progress(f"feature maps, {what}", done, of),
+            on_progress=lambda _, done, total: on_progress(f"feature maps, {what}", done, total),
         )
 
     def kept(images: Images, what: str, mirrored: bool) -> Maps:

@@ -1,9 +1,9 @@
-"""Judgements against counting by hand."""
+"""Evaluations against counting by hand."""
 
 import pytest
 import torch
 
-from covpool.engine.evaluation._judgement import judge
+from covpool.engine.evaluation._summary import summarize_scores
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -11,7 +11,7 @@ NAMES = ["a", "b", "c", "d"]
 def test_accuracy_confusion_and_classes_by_hand() -> None:
     answers = torch.tensor([0, 0, 1, 1, 3, 2])
     targets = torch.tensor([0, 1, 1, 1, 3, -1])
-    found = judge(torch.nn.functional.one_hot(answers, 4).double() * 5, targets, NAMES)
+    found = summarize_scores(torch.nn.functional.one_hot(answers, 4).double() * 5, targets, NAMES)
     assert (found.images, found.unread) == (5, 1)
     assert found.accuracy["top1"] == pytest.approx(0.8) and found.accuracy["top5"] == 1
     expected = torch.zeros(4, 4, dtype=torch.long)
@@ -23,25 +23,25 @@ def test_accuracy_confusion_and_classes_by_hand() -> None:
     assert low < 0.8 < high
 
 
-def test_two_classes_of_one_name_are_both_told() -> None:
-    found = judge(torch.eye(3), torch.tensor([0, 1, 1]), ["crane", "owl", "crane"])
+def test_two_classes_with_one_name_are_both_listed() -> None:
+    found = summarize_scores(torch.eye(3), torch.tensor([0, 1, 1]), ["crane", "owl", "crane"])
     assert found.as_json()["by_class"] == [
         {"label": 1, "name": "owl", "images": 2, "top1": 0.5},
         {"label": 0, "name": "crane", "images": 1, "top1": 1.0},
     ]
-    found = judge(torch.eye(3), torch.arange(3), ["crane", "owl", "crane"])
+    found = summarize_scores(torch.eye(3), torch.arange(3), ["crane", "owl", "crane"])
     assert [row["name"] for row in found.as_json()["by_class"]] == ["crane", "owl", "crane"]
 
 
-def test_calibration_error_of_a_sure_and_half_wrong_classifier_is_half() -> None:
+def test_calibration_error_of_a_sure_classifier_that_is_wrong_half_the_time() -> None:
     scores = torch.tensor([[100.0, 0, 0, 0]] * 10)
     targets = torch.tensor([0, 1] * 5)
-    assert judge(scores, targets, NAMES).calibration_error == pytest.approx(0.5, abs=1e-6)
-    assert judge(scores, targets, NAMES, probabilities=False).calibration_error is None
+    assert summarize_scores(scores, targets, NAMES).calibration_error == pytest.approx(0.5, abs=1e-6)
+    assert summarize_scores(scores, targets, NAMES, probabilities=False).calibration_error is None
 
 
-def test_what_cannot_be_judged_is_refused() -> None:
+def test_scores_that_cannot_be_evaluated_are_refused() -> None:
     with pytest.raises(ValueError, match="no image has a known class"):
-        judge(torch.zeros(2, 4), torch.tensor([-1, -1]), NAMES)
+        summarize_scores(torch.zeros(2, 4), torch.tensor([-1, -1]), NAMES)
     with pytest.raises(ValueError, match=r"must be \(2, 4\)"):
-        judge(torch.zeros(2, 3), torch.tensor([0, 1]), NAMES)
+        summarize_scores(torch.zeros(2, 3), torch.tensor([0, 1]), NAMES)

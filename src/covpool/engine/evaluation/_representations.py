@@ -1,0 +1,43 @@
+"""Representations of images and of their flips: the vectors that an SVM is trained on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from covpool.data.pipeline import Batch
+from covpool.engine._infer import infer
+from covpool.models import Network
+
+
+@dataclass(frozen=True)
+class Representations:
+    """Representations of unit length."""
+
+    z: Tensor  # (n, d), of the images
+    flipped: Tensor  # (n, d), of the flipped images
+    targets: Tensor  # (n,)
+
+
+def compute_representations(network: Network, batches: Iterable[Batch]) -> Representations:
+    """Compute the unit-length representations of all images and of their flips.
+
+    The representation is the output of the pool. A pool that outputs scores has its own method `representation`.
+    """
+
+    def forward(x: Tensor) -> Tensor:
+        return normalize(_representation(network, x).float()).cpu()
+
+    found = [(*one.outputs, one.batch.y.cpu()) for one in infer(network, batches, forward, flip=True)]
+    return Representations(*(torch.cat(tensors) for tensors in zip(*found, strict=True)))
+
+
+def _representation(network: Network, x: Tensor) -> Tensor:
+    features = network.forward_features(x)
+    if network.pool.output == "features":
+        return network.forward_pool(features)
+    represent = cast(Callable[..., Tensor], network.pool.representation)
+    return represent(*features) if isinstance(features, tuple) else represent(features)

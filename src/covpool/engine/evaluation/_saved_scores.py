@@ -1,0 +1,73 @@
+"""The test scores that a training saves beside its best checkpoint, for the report."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from covpool._check import require
+from covpool._files import read_tensors
+from covpool.data import Images
+from covpool.engine._fingerprint import image_fingerprint
+from covpool.engine.evaluation._tensor_cache import file_digest
+from covpool.io import replacing
+from covpool.recipe import Recipe
+
+SCORES_FILE = "scores.safetensors"
+KEY = "covpool"  # of the JSON text in the file's metadata
+
+
+@dataclass(frozen=True)
+class SavedScores:
+    """The logits and targets of a test set."""
+
+    logits: Tensor  # (n, classes)
+    targets: Tensor  # (n,), -1 = unknown or could not be read
+
+
+def save_scores(path: Path, scores: SavedScores, checkpoint: Path, recipe: Recipe, images: Images) -> None:
+    """Write scores together with everything they depend on.
+
+    Args:
+        path: The file.
+        scores: The logits and targets.
+        checkpoint: The checkpoint that gives these scores, already saved.
+        recipe: The recipe of the training.
+        images: The test set.
+    """
+    about = {**_settings(checkpoint, recipe), "images": image_fingerprint(images)}
+    tensors = {name: tensor.contiguous() for name, tensor in vars(scores).items()}
+    with replacing(path) as partial:
+        require("safetensors.torch", "models").save_file(tensors, partial, {KEY: json.dumps(about)})
+
+
+def read_scores(path: Path, checkpoint: Path, recipe: Recipe, images: Images | None) -> SavedScores | None:
+    """Read saved scores; None if there are none, or if they belong to other weights, settings or images.
+
+    Args:
+        path: The file.
+        checkpoint: The checkpoint.
+        recipe: The recipe of the training.
+        images: The test set; None if it is not available, and then it is not compared.
+    """
+    safetensors = require("safetensors", "models")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})[KEY])
+        known = about.pop("images")
+        if about != _settings(checkpoint, recipe) or (images is not None and known != image_fingerprint(images)):
+            return None
+        return SavedScores(**read_tensors(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError):
+        return None
+
+
+def _settings(checkpoint: Path, recipe: Recipe) -> dict[str, object]:
+    settings = recipe.evaluate
+    return {
+        "checkpoint": file_digest(checkpoint),
+        "crops": settings.crops,
+        "flip": settings.flip,
+        "precision": recipe.train.precision,
+    }
