@@ -7,7 +7,7 @@ import pytest
 from typer.testing import Result
 
 from cli.runner import refused, run
-from covpool.demo import _pictures as pictures
+from covpool.demo import _tiles as demo_tiles
 from covpool.engine.training._log import read_log
 
 POOLS = ("avg", "cov", "bcnn", "isqrt")
@@ -16,11 +16,11 @@ SMALL = ("--jobs", 1, "--seeds", 2, "--epochs", 1)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
-    """A demo of a few tiles, one epoch and two seeds, and what it printed."""
+    """A demo with a few tiles, one epoch and two seeds, and its output."""
     out = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
-        for part, most in (("train", 4), ("test", 4), ("val", 1)):
-            patch.setitem(pictures.PARTS, part, replace(pictures.PARTS[part], most=most))
+        for split, most in (("train", 4), ("test", 4), ("val", 1)):
+            patch.setitem(demo_tiles.SPLITS, split, replace(demo_tiles.SPLITS[split], most=most))
         patch.setenv("COLUMNS", "200")
         yield out, run("demo", "--out", out, *SMALL)
 
@@ -30,7 +30,7 @@ def table_row(output: str, pool: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
-def test_the_table_says_what_the_logs_say(made: tuple[Path, Result]) -> None:
+def test_the_table_agrees_with_the_logs(made: tuple[Path, Result]) -> None:
     out, result = made
     assert result.exit_code == 0, result.output
     top1 = {}
@@ -48,7 +48,7 @@ def test_the_table_says_what_the_logs_say(made: tuple[Path, Result]) -> None:
     assert [table_row(result.output, pool)[5] for pool in POOLS] == ["32", "528", "1,024", "528"]
 
 
-def test_plot_and_page_are_there_and_need_nothing_else(made: tuple[Path, Result]) -> None:
+def test_plot_and_page_are_written_and_self_contained(made: tuple[Path, Result]) -> None:
     out, result = made
     assert "demo.png" in result.output and "demo.html" in result.output
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
@@ -66,7 +66,7 @@ def test_plot_and_page_are_there_and_need_nothing_else(made: tuple[Path, Result]
     assert table_row(result.output, "isqrt")[1] in page
 
 
-def test_a_second_time_nothing_is_trained(made: tuple[Path, Result]) -> None:
+def test_a_second_call_trains_nothing(made: tuple[Path, Result]) -> None:
     out, first = made
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/log.jsonl")}
     again = run("demo", "--out", out, *SMALL)
@@ -81,15 +81,15 @@ def test_mistakes_end_in_one_line(tmp_path: Path, made: tuple[Path, Result]) -> 
     taken = tmp_path / "taken"
     taken.write_text("")
     assert "is a file" in refused("demo", "--out", taken)
-    assert "other things" in refused("demo", "--out", tmp_path)
+    assert "other files" in refused("demo", "--out", tmp_path)
     assert "other settings" in refused("demo", "--out", made[0], "--epochs", 2)
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("covpool.demo._trainings.train_all", interrupted)
+    monkeypatch.setattr("covpool.demo.train_all", interrupted)
     result = run("demo", "--out", tmp_path / "new")
     assert result.exit_code == 130
-    assert "stopped after 0 of 12 trainings; the same command goes on" in result.output
+    assert "stopped after 0 of 12 runs; run the same command again" in result.output

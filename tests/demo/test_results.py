@@ -7,7 +7,7 @@ from covpool.demo._results import PoolResult, verdict
 from covpool.diagnostics import Spectra
 from covpool.report._history import Series
 
-ROW = PoolResult(
+RESULT = PoolResult(
     pool="isqrt",
     top1=0.7,
     seeds=[0.7],
@@ -33,6 +33,6 @@ ROW = PoolResult(
         (None, "the baseline"),
     ],
 )
-def test_only_what_lies_beyond_the_noise_is_ranked(interval: tuple[float, float] | None, said: str) -> None:
+def test_only_differences_beyond_the_noise_are_ranked(interval: tuple[float, float] | None, said: str) -> None:
     difference = None if interval is None else sum(interval) / 2
-    assert verdict(replace(ROW, difference=difference, difference_interval=interval)) == said
+    assert verdict(replace(RESULT, difference=difference, difference_interval=interval)) == said

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from covpool.demo import _folder as folder
-from covpool.demo import _pictures as pictures
+from covpool.demo import _tiles as demo_tiles
 from covpool.demo._trainings import Training, plan, train_all
 from covpool.engine.training._log import LOG_FILE, Event, read_log
 
@@ -19,9 +19,9 @@ from covpool.engine.training._log import LOG_FILE, Event, read_log
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("tiles")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "PICTURES", pictures.PICTURES[:3])
-        patch.setitem(pictures.PARTS, "train", replace(pictures.PARTS["train"], most=40))
-        pictures.write_tiles(root)
+        patch.setattr(demo_tiles, "PHOTOGRAPHS", demo_tiles.PHOTOGRAPHS[:3])
+        patch.setitem(demo_tiles.SPLITS, "train", replace(demo_tiles.SPLITS["train"], most=40))
+        demo_tiles.write_tiles(root)
         yield root
 
 
@@ -29,7 +29,7 @@ def ignore(training: Training, event: Event) -> None:
     pass
 
 
-def test_the_plan_differs_in_pool_rate_and_seed_alone(tmp_path: Path, tiles: Path) -> None:
+def test_runs_differ_only_in_pool_learning_rate_and_seed(tmp_path: Path, tiles: Path) -> None:
     planned = plan(tmp_path, tiles, seeds=2)
     assert [(t.pool, t.seed) for t in planned] == [(p, s) for s in (0, 1) for p in ("avg", "cov", "bcnn", "isqrt")]
     assert {(t.recipe.pool.name, t.recipe.seed) for t in planned} == {(t.pool, t.seed) for t in planned}
@@ -38,7 +38,7 @@ def test_the_plan_differs_in_pool_rate_and_seed_alone(tmp_path: Path, tiles: Pat
         assert all(getattr(t.recipe, table) == getattr(first, table) for t in planned)
 
 
-def test_what_is_finished_stays_and_the_rest_is_made_up(tmp_path: Path, tiles: Path) -> None:
+def test_finished_runs_are_kept_and_the_others_resumed(tmp_path: Path, tiles: Path) -> None:
     planned = plan(tmp_path, tiles, seeds=1, epochs=1)[:2]
 
     def stop(training: Training, event: Event) -> None:
@@ -63,14 +63,14 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path, tiles: Pa
     assert plan(moved, tiles.parent, seeds=1, epochs=1)[0].is_finished
 
 
-def test_processes_that_were_interrupted_and_resumed_find_the_same_as_one(tmp_path: Path, tiles: Path) -> None:
+def test_interrupted_and_resumed_processes_give_the_same_results_as_one(tmp_path: Path, tiles: Path) -> None:
     alone, together = (plan(tmp_path / name, tiles, seeds=1, epochs=8)[:2] for name in ("alone", "together"))
     begun: list[Training] = []
 
     def interrupt(training: Training, event: Event) -> None:
         if event["event"] == "epoch" and not begun:
             begun.append(training)
-            os.kill(os.getpid(), signal.SIGINT)  # reaches this process alone
+            os.kill(os.getpid(), signal.SIGINT)  # reaches only this process
 
     with pytest.raises(KeyboardInterrupt):
         train_all(together, jobs=2, on_event=interrupt)
@@ -91,28 +91,28 @@ pool.submit(time.sleep, 600).result()
 """
 
 
-def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
+def test_processes_end_when_their_parent_is_killed() -> None:
     command = [sys.executable, "-c", START_A_PROCESS_AND_WAIT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         parent.kill()
-        ended, *_ = select.select([parent.stdout], [], [], 30)  # when nobody is left who could write to it
+        ended, *_ = select.select([parent.stdout], [], [], 30)  # ready when the last writer has gone
         if not ended:
             os.kill(child, signal.SIGKILL)
-        assert ended and not parent.stdout.read(), "the process that was started is still there"
+        assert ended and not parent.stdout.read(), "the child process is still running"
 
 
 def last_event(training: Training) -> dict[str, object]:
-    """How a training ended, without its duration. The other one may have been done before the interruption came."""
+    """The last event of a run, without its duration."""
     *_, event = read_log(training.run / LOG_FILE)
     assert event.pop("seconds") > 0 and event["event"] == "end"
     return event
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ValueError, match="other things"):
+    with pytest.raises(ValueError, match="other files"):
         folder.prepare(tmp_path)
     with pytest.raises(ValueError, match="is a file"):
         folder.prepare(tmp_path / "letter.txt")

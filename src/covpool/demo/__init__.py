@@ -1,4 +1,4 @@
-"""The embedded default: average and covariance pooling compared on real pictures, from scratch, in minutes on a CPU."""
+"""The demo: average and covariance pooling compared on real images, from scratch, in minutes on a CPU."""
 
 from covpool.demo._folder import PAGE, PLOT, conclude, prepare
 from covpool.demo._results import PoolResult, verdict

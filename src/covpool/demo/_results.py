@@ -1,4 +1,4 @@
-"""What came of the trainings: accuracies with their intervals, and differences to average pooling."""
+"""The results of the demo: accuracies with their intervals, and differences to average pooling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ NAMES = {"avg": "average (GAP)", "cov": "plain covariance", "bcnn": "B-CNN", "is
 
 @dataclass(frozen=True)
 class PoolResult:
-    """One pool.
+    """The result of one pool over all seeds.
 
     Attributes:
-        pool: its name.
-        top1: mean test accuracy after the last epoch.
-        seeds: the accuracy of each.
-        interval: of the mean, 95 %: had other tiles and other seeds been drawn.
-        difference: in accuracy to average pooling; None for that itself.
-        difference_interval: of it, by the same tiles and seeds of both.
-        size: of the pooled vector.
-        parameters: of the network.
-        lr: learning rate.
-        seconds: of one training.
-        curve: mean test accuracy of the seeds over the epochs.
-        spectra: of the first seed's network.
+        pool: Name of the pool.
+        top1: Mean test accuracy after the last epoch.
+        seeds: Test accuracy of each seed.
+        interval: 95 % interval of the mean over tiles and seeds.
+        difference: Accuracy minus that of average pooling; None for average pooling itself.
+        difference_interval: 95 % interval of the difference, paired by tile and seed.
+        size: Length of the representation.
+        parameters: Number of parameters of the network.
+        lr: Learning rate.
+        seconds: Duration of one run.
+        curve: Mean test accuracy of the seeds, by epoch.
+        spectra: Spectra of the first seed's network.
     """
 
     pool: str
@@ -56,28 +56,28 @@ class PoolResult:
 
 
 def gather(trainings: Sequence[Training]) -> list[PoolResult]:
-    """The rows of the table from the folders of finished trainings: logs, and last checkpoints judged anew."""
+    """Collect the results of finished runs from their logs and last checkpoints, which are evaluated again."""
     splits = open_data(trainings[0].recipe.data)
     by_pool: dict[str, list[Training]] = {}
     for training in trainings:
         by_pool.setdefault(training.pool, []).append(training)
-    right = {pool: torch.stack([_right(t, splits) for t in group]) for pool, group in by_pool.items()}
-    return [_row(group, right[pool], right[BASELINE], splits) for pool, group in by_pool.items()]
+    correct = {pool: torch.stack([_correct(t, splits) for t in group]) for pool, group in by_pool.items()}
+    return [_result(group, correct[pool], correct[BASELINE], splits) for pool, group in by_pool.items()]
 
 
-def verdict(row: PoolResult) -> str:
-    """What may be said of a pool against average pooling."""
-    if row.difference is None or row.difference_interval is None:
+def verdict(result: PoolResult) -> str:
+    """Say how a pool compares with average pooling."""
+    if result.difference is None or result.difference_interval is None:
         return "the baseline"
-    low, high = row.difference_interval
+    low, high = result.difference_interval
     if low <= 0 <= high:
         return "no difference beyond the noise"
     return "better than average pooling here" if low > 0 else "worse than average pooling here"
 
 
-def _row(
+def _result(
     trainings: Sequence[Training],
-    right: Tensor,  # (seeds, tiles)
+    correct: Tensor,  # (seeds, tiles)
     baseline: Tensor,  # (seeds, tiles)
     splits: Splits,
 ) -> PoolResult:
@@ -87,11 +87,11 @@ def _row(
     is_baseline = first.pool == BASELINE
     return PoolResult(
         pool=first.pool,
-        top1=float(right.mean()),
-        seeds=right.mean(1).tolist(),
-        interval=paired_bootstrap(right, torch.zeros_like(right)),
-        difference=None if is_baseline else float((right - baseline).mean()),
-        difference_interval=None if is_baseline else paired_bootstrap(right, baseline),
+        top1=float(correct.mean()),
+        seeds=correct.mean(1).tolist(),
+        interval=paired_bootstrap(correct, torch.zeros_like(correct)),
+        difference=None if is_baseline else float((correct - baseline).mean()),
+        difference_interval=None if is_baseline else paired_bootstrap(correct, baseline),
         size=network.pool.out_features,
         parameters=sum(p.numel() for p in network.parameters()),
         lr=first.recipe.optimizer.lr,
@@ -101,7 +101,7 @@ def _row(
     )
 
 
-def _right(training: Training, splits: Splits) -> Tensor:  # (tiles,), 1 where right
+def _correct(training: Training, splits: Splits) -> Tensor:  # (tiles,), 1 where correct
     found = predict_test_set(_checkpoint(training.run), training.recipe, splits, "cpu")
     return (found.predicted == found.targets).double()
 

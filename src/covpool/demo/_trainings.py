@@ -1,4 +1,4 @@
-"""The trainings of the demo: every pool with every seed, several at the same time, each on one thread of its own."""
+"""The runs of the demo: every pool with every seed, several at the same time, each on one thread."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ from covpool._errors import CovpoolError
 from covpool.engine.training import LOG_FILE, STATE_FILE, Event, Stopped, read_log, train
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
 
-# Each the best for its pool of those that recipes/demo.toml lists, on the validation tiles, with seeds not used here.
+# The best of those in recipes/demo.toml for each pool, on the validation tiles and with other seeds than here.
 LEARNING_RATES = {"avg": 0.3, "cov": 0.1, "bcnn": 0.3, "isqrt": 0.1}
 BASELINE = "avg"
 
@@ -35,7 +35,7 @@ class Training:
         return any(event["event"] == "end" for event in read_log(self.run / LOG_FILE))
 
     @property
-    def is_begun(self) -> bool:
+    def is_started(self) -> bool:
         return (self.run / LOG_FILE).exists() or (self.run / STATE_FILE).exists()
 
 
@@ -43,13 +43,13 @@ OnEvent = Callable[[Training, Event], None]
 
 
 def plan(runs: Path, tiles: Path, *, seeds: int = 3, epochs: int | None = None) -> list[Training]:
-    """All trainings, seed by seed; those made before must have been made with the same settings.
+    """Plan all runs, seed by seed. Runs that exist already must have the same settings.
 
     Args:
-        runs: the folder of their folders.
-        tiles: of `write_tiles`.
-        seeds: of every pool.
-        epochs: instead of the recipe's.
+        runs: Folder that contains the folders of the runs.
+        tiles: Folder of the tiles.
+        seeds: Number of seeds for each pool.
+        epochs: Number of epochs; None uses the recipe's.
     """
     settings = [f"data.root={tiles.resolve()}"] + ([] if epochs is None else [f"train.epochs={epochs}"])
     trainings = []
@@ -62,16 +62,16 @@ def plan(runs: Path, tiles: Path, *, seeds: int = 3, epochs: int | None = None) 
 
 
 def train_all(trainings: Sequence[Training], *, jobs: int, on_event: OnEvent) -> None:
-    """Make all trainings that are not finished; those that were stopped are resumed.
+    """Train all runs that are not finished. Stopped runs are resumed.
 
     Args:
-        trainings: of `plan`.
-        jobs: how many at the same time, each in a process of its own; 1 = in this process. The results do not depend
-            on it.
-        on_event: is told which training does what.
+        trainings: Runs from `plan`.
+        jobs: Number of runs at the same time, each in its own process; 1 trains in this process. The results do not
+            depend on it.
+        on_event: Callback for the events of the runs.
 
     Raises:
-        KeyboardInterrupt: by Ctrl-C, after the states were saved.
+        KeyboardInterrupt: After Ctrl-C, once the states are saved.
     """
     left = [training for training in trainings if not training.is_finished]
     if jobs == 1:
@@ -91,42 +91,42 @@ def _check_same(training: Training) -> None:
     if not kept.is_file():
         return
     found = read_recipe(kept)
-    if found.changed(data=training.recipe.data) != training.recipe:  # the folder may have been moved
-        raise CovpoolError(f"{training.run} was made with other settings: name another --out, or remove that folder")
+    if found.changed(data=training.recipe.data) != training.recipe:  # the folder may have moved
+        raise CovpoolError(f"{training.run} has other settings: name another folder with --out, or remove that one")
 
 
 def _train(training: Training, on_event: OnEvent) -> None:
-    train(training.recipe, training.run, resume=training.is_begun, on_event=lambda event: on_event(training, event))
+    train(training.recipe, training.run, resume=training.is_started, on_event=lambda event: on_event(training, event))
 
 
 def _train_in_processes(trainings: list[Training], jobs: int, on_event: OnEvent) -> None:
     context = multiprocessing.get_context("spawn")
-    events = context.SimpleQueue()  # what was put into it can be read, before the training is said to be over
+    events = context.SimpleQueue()  # delivers all events of a run before its future completes
     stop = context.Event()
     listener = threading.Thread(target=_listen, args=(events, trainings, on_event), daemon=True)
     listener.start()
     with ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=(events, stop)) as executor:
-        futures = [executor.submit(_train_and_tell, number, training) for number, training in enumerate(trainings)]
+        futures = [executor.submit(_train_in_process, number, training) for number, training in enumerate(trainings)]
         try:
             for future in as_completed(futures):
                 future.result()
         except BaseException:
-            stop.set()  # a signal to this process alone has not reached the others
+            stop.set()  # a signal may have reached this process only
             raise
     events.put(None)
     listener.join()
 
 
 def _listen(events: Any, trainings: list[Training], on_event: OnEvent) -> None:
-    """Tell what the processes tell, until None comes."""
-    while (told := events.get()) is not None:
-        number, event = told
+    """Pass on the events of the processes until None arrives."""
+    while (message := events.get()) is not None:
+        number, event = message
         on_event(trainings[number], event)
 
 
 @dataclass
 class Link:
-    """What a process that trains has of the one that started it."""
+    """The connection of a training process to its parent."""
 
     events: Any
     stop: Any
@@ -138,30 +138,30 @@ _links: list[Link] = []
 def _begin_process(events: Any, stop: Any) -> None:
     _links.append(Link(events, stop))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a training that runs listens to it nevertheless, and saves its state
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a running training installs its own handler, which saves the state
     torch.set_num_threads(1)
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, killed perhaps: nobody else would."""
+    """End this process when its parent ends, even if the parent was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def _train_and_tell(number: int, training: Training) -> None:
+def _train_in_process(number: int, training: Training) -> None:
     link = _links[0]
     if link.stop.is_set():
-        raise Stopped(f"{training.run.name} was not begun")
+        raise Stopped(f"{training.run.name} was not started")
     is_stopping = False
 
-    def tell(_: Training, event: Event) -> None:
+    def send(_: Training, event: Event) -> None:
         nonlocal is_stopping
         link.events.put((number, dict(event)))
         is_stopping = is_stopping or event["event"] == "stopping"
         if link.stop.is_set() and not is_stopping:
             is_stopping = True
-            signal.raise_signal(signal.SIGINT)  # the training answers it by saving its state
+            signal.raise_signal(signal.SIGINT)  # makes the training save its state and stop
 
-    _train(training, tell)
+    _train(training, send)
