@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 import covpool
 from covpool import _registry
+from covpool.models import rebuild
 from covpool.pools import load_plugins, without_plugins
 
 ABOUT = {"title": "Twice", "paper": "", "order": "1", "formula": "2 mean x", "size": "c", "cost": "n c"}
@@ -155,6 +157,17 @@ def test_no_installed_plugin_is_imported_where_that_is_forbidden(
         covpool.create_pool("fifth", 4)
     with without_plugins():
         assert "isqrt" in covpool.list_pools()
+
+
+@pytest.mark.usefixtures("forget_plugins")
+def test_rebuilding_a_network_imports_no_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, write_plugin(tmp_path, monkeypatch, PLUGIN.format(name="sixth")))
+    with torch.device("meta"):
+        architecture = covpool.attach("torchvision/resnet18", "avg", num_classes=2).architecture
+        with pytest.raises(covpool.CovpoolError, match="no pool named 'sixth'.*--plugin MODULE"):
+            rebuild(replace(architecture, pool="sixth"))
+        assert "sixth" in covpool.list_pools(), "the plugin itself works"
+        rebuild(replace(architecture, pool="sixth"))
 
 
 @pytest.mark.usefixtures("forget_plugins")

@@ -7,14 +7,14 @@ from covpool.diagnostics import NonFiniteError, check_finite
 
 
 class Root(nn.Module):
-    """sqrt(|x|): finite values, no slope at zero."""
+    """sqrt(|x|), which has an infinite slope at zero."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.abs().sqrt()
 
 
 class Scaled(nn.Module):
-    """x |s|^(1/2) at s = 0: only the gradient of the parameter is infinite."""
+    """x |s|^(1/2) at s = 0, where only the gradient of the parameter is infinite."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Scaled(nn.Module):
 
 
 class Sum(nn.Module):
-    """Two branches read the same tensor."""
+    """Two branches use the same tensor."""
 
     def __init__(self, left: nn.Module, right: nn.Module) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_names_the_module_whose_gradient_is_not_finite() -> None:
     assert (caught.value.module, caught.value.where) == ("0.2", "gradient")
 
 
-def test_names_the_branch_and_not_the_other_reader_of_its_input() -> None:
+def test_names_the_branch_and_not_the_other_user_of_its_input() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), Sum(nn.Linear(4, 4), Root()))
     net[0].weight.data.zero_()
     net[0].bias.data.zero_()
@@ -125,7 +125,7 @@ def test_leaves_no_hook_behind(fails: bool) -> None:
         z = net(x)
     for module in net.modules():
         assert not module._forward_hooks and not module._forward_pre_hooks and not module._backward_hooks
-    z.sum().backward()  # NaN or inf by now pass unseen, in the graph that was made under watch too
+    z.sum().backward()  # the checks are off, also for the graph that was recorded with them
     assert not net[0].weight.grad.isfinite().all()
 
 

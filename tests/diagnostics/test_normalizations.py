@@ -1,4 +1,4 @@
-"""The curves of the normalisations, point by point, and against the matrices that the operations make."""
+"""The functions of the normalizations, point by point and against the matrix operations."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_newton_schulz(iterations: int, prenorm: str, postcomp: bool) -> None:
     np.testing.assert_allclose(matrix_eigenvalues(made), found, atol=1e-12)
 
 
-def test_newton_schulz_over_any_points_nears_the_root_from_below() -> None:
+def test_newton_schulz_approaches_the_root_from_below() -> None:
     points = torch.linspace(0, 2, 50, dtype=torch.float64)
     t = torch.tensor(2.0, dtype=torch.float64)
     curves = [newton_schulz(points, iterations=n, t=t) for n in (1, 3, 5, 20)]

@@ -10,7 +10,7 @@ from covpool.diagnostics import log_histogram, pool_spectra, spectrum
 
 
 def eigenvalues(x: Tensor, *, centered: bool = True) -> np.ndarray:
-    """Of the covariance (n, c), one position after another, largest first."""
+    """Compute the eigenvalues of the covariance of features (n, c), largest first."""
     features = x.double().numpy()
     mean = features.mean(0) if centered else np.zeros(features.shape[1])
     sigma = sum(np.outer(row - mean, row - mean) for row in features) / len(features)
@@ -71,7 +71,9 @@ def newton_schulz(value: float, t: float, iterations: int, postcomp: bool) -> fl
     ],
     ids=lambda value: str(value),
 )
-def test_after_is_the_function_of_before(name: str, options: dict[str, object], positions: tuple[int, int]) -> None:
+def test_the_normalization_maps_eigenvalues_before_to_after(
+    name: str, options: dict[str, object], positions: tuple[int, int]
+) -> None:
     x = torch.randn(2, 16, *positions).relu()
     found = pool_spectra(covpool.create_pool(name, 16, **options), x)
     centered = name not in ("deepo2p", "improved_bcnn")
@@ -96,18 +98,18 @@ def _function(name: str, options: dict[str, object], values: np.ndarray) -> obje
     return lambda v: v**alpha / norms[options.get("normalization")](values**alpha)
 
 
-def test_the_reduction_comes_before() -> None:
+def test_spectra_are_those_after_the_reduction() -> None:
     pool = covpool.create_pool("isqrt", 8, reduce_to=3).eval()
     x = torch.randn(2, 8, 4, 4)
     reduced = pool.reduce[0](x, None)
     found = pool_spectra(pool, x)
     for values, one in zip(found.before, reduced, strict=True):
         np.testing.assert_allclose(values, eigenvalues(one.detach().flatten(1).T), atol=1e-6)
-    assert pool.reduce[0](x, None).dtype == torch.float32, "the pool itself is left as it is"
+    assert pool.reduce[0](x, None).dtype == torch.float32, "the pool itself is not changed"
 
 
 @pytest.mark.parametrize("name", covpool.list_pools())
-def test_every_pool_has_a_spectrum_before(name: str) -> None:
+def test_every_pool_has_a_spectrum_of_its_input(name: str) -> None:
     x = torch.randn(2, 16, 5, 5)
     found = pool_spectra(covpool.create_pool(name, 16), x)
     assert found.before.shape == (2, 16)
@@ -134,7 +136,7 @@ def test_histogram_counts_every_eigenvalue_once() -> None:
     assert float(found.share.sum()) + found.zero == pytest.approx(1) and found.zero == pytest.approx(100 / 701)
 
 
-def test_histogram_outside_its_span_and_of_nothing() -> None:
+def test_histogram_outside_its_span_and_without_values() -> None:
     found = log_histogram(torch.tensor([1e-9, 1.0, 1e9]), bins=3, span=(-1.5, 1.5))
     assert found.share.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     assert log_histogram(torch.zeros(5)).zero == 1

@@ -58,7 +58,7 @@ def test_the_number_of_feature_tensors_is_checked() -> None:
         create_pool("cov", (5, 9))
 
 
-def test_several_maps_are_brought_to_the_grid_of_the_first() -> None:
+def test_several_maps_are_resized_to_the_first() -> None:
     x, y = torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
     pool = Seen((5, 9))
     pool(x, y)
@@ -70,7 +70,7 @@ def test_several_maps_are_brought_to_the_grid_of_the_first() -> None:
     torch.testing.assert_close(last.x[1], pool.x[1])
 
 
-def test_a_mask_of_the_first_map_holds_for_the_reductions_of_all() -> None:
+def test_a_mask_of_the_first_map_applies_to_all_reductions() -> None:
     pool, x, y = Seen((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
     mask = torch.ones(2, 4, 6, dtype=torch.bool)
     mask[..., 4:] = False
@@ -85,7 +85,7 @@ class SeenOnOwnGrids(Seen):
     own_positions = True
 
 
-def test_maps_that_keep_their_own_grids_get_masks_and_weights_of_their_own() -> None:
+def test_maps_on_their_own_grids_get_separate_masks_and_weights() -> None:
     pool, x, y = SeenOnOwnGrids((5, 9), reduce_to=3), torch.randn(2, 5, 4, 6), torch.randn(2, 9, 2, 3)
     mask, weights = torch.zeros(2, 4, 6, dtype=torch.bool), torch.ones(2, 4, 6)
     mask[..., :2], weights[..., 2:] = True, 5
@@ -98,7 +98,7 @@ def test_maps_that_keep_their_own_grids_get_masks_and_weights_of_their_own() -> 
     assert pool.mask is None and pool.weights is None
 
 
-def test_tokens_of_different_number_keep_their_own_but_share_no_mask() -> None:
+def test_different_numbers_of_tokens_cannot_share_a_mask() -> None:
     x, y = torch.randn(2, 12, 5), torch.randn(2, 7, 9)
     pool = SeenOnOwnGrids((5, 9))
     pool(x, y)
@@ -126,13 +126,13 @@ def test_groups_are_a_block_diagonal_linear_layer(groups: int) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_parameters_of_the_papers_compact_pool(groups: int) -> None:
+def test_parameters_of_the_compact_pool_of_the_paper(groups: int) -> None:
     with torch.device("meta"):
         pool = create_pool("isqrt", 128, project_to=2048, groups=groups)
     assert sum(p.numel() for p in pool.parameters()) == 8256 * 2048 // groups + 2048
 
 
-def test_normalisation_comes_before_projection() -> None:
+def test_normalization_comes_before_projection() -> None:
     pool, x = create_pool("cov", 4, normalize="l2", project_to=3).double(), features(3, 20, 4)
     z = nn.functional.normalize(create_pool("cov", 4)(x))
     torch.testing.assert_close(pool(x), pool.project(z.unsqueeze(-1)).squeeze(-1))
@@ -147,7 +147,7 @@ def test_a_masked_reduction_compiles_without_a_graph_break(training: bool) -> No
     torch.testing.assert_close(compiled(x, mask=mask), pool(x, mask=mask))
 
 
-def test_repr_names_what_goes_in_and_out() -> None:
+def test_repr_names_input_and_output_sizes() -> None:
     assert "in_features=8, out_features=36, layout='tokens'" in repr(create_pool("cov", 8, layout="tokens"))
 
 
@@ -181,7 +181,7 @@ def test_a_layout_refuses_other_shapes(layout: str, shape: tuple[int, ...]) -> N
         covpool.pools.AveragePool(5, layout=layout)(torch.zeros(shape))
 
 
-def test_integers_and_arrays_are_refused() -> None:
+def test_integer_tensors_and_lists_are_refused() -> None:
     pool = create_pool("avg", 5)
     with pytest.raises(TypeError, match=r"`features` must be floating point; got torch.int64.*\.float\(\)"):
         pool(torch.zeros(2, 5, 4, 4, dtype=torch.int64))
@@ -189,7 +189,7 @@ def test_integers_and_arrays_are_refused() -> None:
         pool([[0.0]])
 
 
-def test_a_mask_that_is_no_tensor_is_refused() -> None:
+def test_a_mask_that_is_not_a_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match=r"`mask` must be a torch.Tensor; got list"):
         create_pool("avg", 5)(torch.zeros(1, 5, 2, 1), mask=[[True, False]])
 

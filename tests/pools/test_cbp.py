@@ -1,4 +1,4 @@
-"""Compact bilinear pooling against explicit sums, in float64 (METHODS C1)."""
+"""Compact bilinear pooling against explicit sums, in float64."""
 
 import copy
 from typing import Literal
@@ -20,7 +20,7 @@ def epn(z: Tensor) -> Tensor:
 
 
 def bucket_by_bucket(x: Tensor, pool: CompactBilinearPool) -> Tensor:
-    """Every product x_i x_j of every position into bucket h_1(i) + h_2(j) with its signs: sum pooling, then E-PN."""
+    """Add each signed product x_i x_j of each position to bucket h_1(i) + h_2(j), then apply E-PN."""
     z = torch.zeros(len(x), pool.size, dtype=x.dtype)
     for b, item in enumerate(x):
         for i in range(x.shape[2]):
@@ -30,22 +30,24 @@ def bucket_by_bucket(x: Tensor, pool: CompactBilinearPool) -> Tensor:
     return epn(z)
 
 
-@pytest.mark.parametrize(("n", "c", "size"), [(9, 5, 20), (9, 5, 4), (1, 5, 20)])  # by the moment, and by transforms
-def test_c1_tensor_sketch(n: int, c: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "c", "size"), [(9, 5, 20), (9, 5, 4), (1, 5, 20)]
+)  # from the moment, and by Fourier transforms
+def test_tensor_sketch(n: int, c: int, size: int) -> None:
     x, pool = features(2, n, c), CompactBilinearPool(c, size=size)
     torch.testing.assert_close(pool(x), bucket_by_bucket(x, pool))
     mask = torch.arange(n).expand(2, n) < 4
     torch.testing.assert_close(pool(x, mask=mask), bucket_by_bucket(x[:, :4], pool))
 
 
-def test_c1_random_maclaurin() -> None:
+def test_random_maclaurin() -> None:
     x, pool = features(2, 9, 5), CompactBilinearPool(5, size=20, sketch="maclaurin")
     assert set(pool.factors.flatten().tolist()) == {-1.0, 1.0}
     w1, w2 = pool.factors.double()
     torch.testing.assert_close(pool(x), epn(((x @ w1) * (x @ w2)).sum(1)))
 
 
-def test_c1_a_sketch_without_collisions_is_bcnn_up_to_signs_and_order() -> None:
+def test_a_sketch_without_collisions_is_bcnn_up_to_signs_and_order() -> None:
     x, pool = features(2, 9, 4), CompactBilinearPool(4, size=16)
     pool.hashes.copy_(torch.tensor([[0, 4, 8, 12], [0, 1, 2, 3]]))
     signs = torch.outer(pool.signs[0], pool.signs[1]).flatten().double()
@@ -61,7 +63,7 @@ def test_unit_length_at_any_scale(sketch: Sketch) -> None:
 
 
 @both
-def test_the_draw_is_its_own_and_saved(sketch: Sketch) -> None:
+def test_the_random_numbers_are_separate_and_saved(sketch: Sketch) -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
     pool, same, other = (CompactBilinearPool(5, sketch=sketch, size=64, seed=seed) for seed in (1, 1, 2))
@@ -73,7 +75,7 @@ def test_the_draw_is_its_own_and_saved(sketch: Sketch) -> None:
 
 
 @pytest.mark.parametrize(("sketch", "count"), [("tensor", 2 * 5), ("maclaurin", 2 * 5 * 64)])
-def test_c1_parameters_are_none_unless_learned(sketch: Sketch, count: int) -> None:
+def test_there_are_no_parameters_unless_learned(sketch: Sketch, count: int) -> None:
     fixed, learned = (CompactBilinearPool(5, sketch=sketch, size=64, learned=learned) for learned in (False, True))
     x = features(2, 9, 5)
     assert list(fixed.parameters()) == []
@@ -85,14 +87,14 @@ def test_c1_parameters_are_none_unless_learned(sketch: Sketch, count: int) -> No
     assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().max() > 0
 
 
-def test_c1_published_size_is_the_default_and_nothing_is_learned() -> None:
+def test_published_size_is_the_default_and_nothing_is_learned() -> None:
     pool = CompactBilinearPool(5)
     assert pool.out_features == 8192 and pool.hashes.shape == (2, 5) and not list(pool.parameters())
     assert torch.equal(pool.hashes, CompactBilinearPool(5, size=8192, seed=1).hashes)
 
 
 def test_the_published_slope_is_damped() -> None:
-    """0.5 / (sqrt|z| + 0.1), not the derivative: against the chain rule written out."""
+    """0.5 / (sqrt|z| + 0.1), not the derivative; compared with an explicit chain rule."""
     x, pool = features(1, 9, 3).requires_grad_(), CompactBilinearPool(3, size=8)
     g = features(1, 1, 8, seed=1)[0]
     (found,) = torch.autograd.grad(pool(x), x, g)
@@ -109,7 +111,7 @@ def test_the_published_slope_is_damped() -> None:
 
 
 @both
-def test_a_network_in_half_precision_keeps_the_draw(sketch: Sketch) -> None:
+def test_a_network_in_half_precision_keeps_the_random_numbers(sketch: Sketch) -> None:
     pool, x = CompactBilinearPool(5, sketch=sketch, size=64), features(2, 9, 5, dtype=torch.float32).bfloat16()
     assert torch.equal(copy.deepcopy(pool).bfloat16()(x), pool(x))
 

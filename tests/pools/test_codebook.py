@@ -1,4 +1,4 @@
-"""What pools with a codebook share: descriptors, weights of positions, the start from data."""
+"""Pools with a codebook: descriptors, weights of positions, initialization from data."""
 
 import math
 
@@ -23,7 +23,7 @@ def small(name: str, in_features: int = 4, **options: object) -> CodebookPool:
 
 
 @every_pool
-def test_starts_from_its_own_descriptors_with_torch_alone(name: str) -> None:
+def test_init_from_descriptors_needs_only_torch(name: str) -> None:
     pool, x = small(name, 8, reduce_to=4).double().eval(), features(5, 8, 20).unflatten(-1, (4, 5))
     before = {key: value.clone() for key, value in pool.state_dict().items()}
     seen = pool.descriptors(x)
@@ -43,8 +43,8 @@ def test_starts_from_its_own_descriptors_with_torch_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["netfv", "mfafv", "deepten"])
 @pytest.mark.parametrize("scale", [1e-3, 1e4])
-def test_the_start_follows_scale_and_offset_of_the_data(name: str, scale: float) -> None:
-    """After it the words stand to the data as before, and the representation is the same."""
+def test_initialization_follows_scale_and_offset_of_the_data(name: str, scale: float) -> None:
+    """The words move with the data, and the representation does not change."""
     x = features(4, 30, 4)
     here, there = small(name).double(), small(name).double()
     here.init_from(here.descriptors(x))

@@ -279,7 +279,7 @@ def test_in_training_the_reduction_uses_kept_positions_only(name: str) -> None:
     z, grads = gradients(pool, x.masked_fill(~mask.unsqueeze(1), torch.nan), mask=mask)
 
     reduction = sliced.reduce.train()[0]
-    positions = tokens(x)[mask.flatten(1)].requires_grad_()  # (k, c), the kept ones of all maps
+    positions = tokens(x)[mask.flatten(1)].requires_grad_()  # (k, c), the kept positions of all maps
     reduced = reduction(positions.T[None, :, :, None])[0, :, :, 0].T  # (k, 8)
     sliced.reduce[0] = torch.nn.Identity()
     counts = mask.sum((1, 2)).tolist()
@@ -319,7 +319,7 @@ class _NothingIsReadBack(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_no_host_synchronisation_forward_or_backward(name: str, masked: bool) -> None:
+def test_the_host_does_not_wait_for_the_device(name: str, masked: bool) -> None:
     pool, x, mask = make(name).train(), maps(), kept()
     with _NothingIsReadBack():
         gradients(pool, x, **({"mask": mask} if masked and pool.handles_mask else {}))

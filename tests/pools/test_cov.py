@@ -19,7 +19,7 @@ def test_weights_equal_numpys() -> None:
     torch.testing.assert_close(create_pool("cov", 5)(x, weights=w)[0], torch.from_numpy(expected))
 
 
-def test_is_blind_to_a_shift_and_quadratic_in_scale() -> None:
+def test_a_shift_has_no_effect_and_scale_is_squared() -> None:
     pool, x = create_pool("cov", 6), features(2, 15, 6)
     torch.testing.assert_close(pool(x + features(1, 1, 6, seed=1)), pool(x))
     torch.testing.assert_close(pool(3 * x), 9 * pool(x))
@@ -31,7 +31,7 @@ def test_gradient_sums_to_zero_over_positions() -> None:
     direction = torch.randn_like(z)
     (dx,) = torch.autograd.grad((z * direction).sum(), x)
     torch.testing.assert_close(dx.sum(1), torch.zeros(2, 6, dtype=torch.float64), rtol=0, atol=1e-13)
-    torch.testing.assert_close((dx * x).sum(), 2 * (z * direction).sum())  # Euler: of degree two
+    torch.testing.assert_close((dx * x).sum(), 2 * (z * direction).sum())  # Euler's theorem for degree two
 
 
 def test_a_single_position_gives_zero_with_zero_gradient() -> None:

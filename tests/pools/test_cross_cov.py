@@ -42,7 +42,7 @@ def test_two_streams_with_a_mask_or_weights() -> None:
     torch.testing.assert_close(pool(x, y, weights=3 * mask.double()), expected)
 
 
-def test_the_second_map_is_brought_to_the_grid_of_the_first() -> None:
+def test_the_second_map_is_resized_to_the_first() -> None:
     x, y = features(2, 24, 5).mT.unflatten(-1, (4, 6)), features(2, 6, 3, seed=1).mT.unflatten(-1, (2, 3))
     large = interpolate(y, (4, 6), mode="bilinear")
     z = CrossCovariancePool((5, 3))(x, y)
@@ -54,6 +54,6 @@ def test_gradient() -> None:
     assert torch.autograd.gradcheck(CrossCovariancePool((3, 2)), (x, y))
 
 
-def test_tokens_of_different_number_are_refused() -> None:
+def test_different_numbers_of_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="same positions; got 9 and 4"):
         CrossCovariancePool((5, 3))(features(2, 9, 5), features(2, 4, 3))

@@ -1,4 +1,4 @@
-"""Log-Euclidean pooling against scipy, in float64 (METHODS B2)."""
+"""Log-Euclidean pooling against scipy, in float64."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EPS = 1e-3
 
 
 def logarithm(x: Tensor, divisor: float) -> Tensor:
-    """log(F^T F / divisor + eps I) of each item, by scipy."""
+    """log(F^T F / divisor + eps I) of each image, by scipy."""
     matrices = [linalg.logm(f.T @ f / divisor + EPS * np.eye(f.shape[1])) for f in x.numpy()]
     return torch.from_numpy(np.real(np.stack(matrices)))
 
@@ -35,28 +35,28 @@ def test_equals_scipys_logarithm_at_every_scale(scale: str, divisor: float, vect
 
 
 @pytest.mark.parametrize("scale", ["none", "released"])
-def test_scales_count_the_kept_positions(scale: str) -> None:
+def test_scale_uses_the_number_of_kept_positions(scale: str) -> None:
     x, mask = features(2, 9, 4), torch.arange(9).expand(2, 9) < 5
     pool = create_pool("deepo2p", 4, scale=scale)
     torch.testing.assert_close(pool(x, mask=mask), pool(x[:, :5]))
     torch.testing.assert_close(pool(x, weights=3 * mask.double()), pool(x[:, :5]))
 
 
-def test_b2_orthonormal_columns() -> None:
+def test_orthonormal_columns() -> None:
     q = torch.linalg.qr(features(2, 9, 4)).Q
     z = matrix(create_pool("deepo2p", 4, scale="none"), q)
     torch.testing.assert_close(z, np.log(1 + EPS) * torch.eye(4, dtype=torch.float64).expand(2, 4, 4))
 
 
 @pytest.mark.parametrize("n", [3, 30])
-def test_b2_exponential_gives_the_moment_back(n: int) -> None:
+def test_exponential_recovers_the_moment(n: int) -> None:
     x = features(1, n, 6)
     z = matrix(create_pool("deepo2p", 6, scale="none"), x)[0]
     moment = torch.from_numpy(linalg.expm(z.numpy())) - EPS * torch.eye(6, dtype=torch.float64)
     torch.testing.assert_close(moment, x[0].T @ x[0], rtol=1e-9, atol=1e-10)
 
 
-def test_b2_rotation_of_positions_and_of_channels() -> None:
+def test_rotation_of_positions_and_of_channels() -> None:
     x, pool = features(2, 9, 5), create_pool("deepo2p", 5)
     over_positions, over_channels = torch.linalg.qr(features(1, 9, 9, seed=1)).Q, torch.linalg.qr(features(1, 5, 5)).Q
     torch.testing.assert_close(pool(over_positions @ x), pool(x))
@@ -64,7 +64,7 @@ def test_b2_rotation_of_positions_and_of_channels() -> None:
     torch.testing.assert_close(matrix(pool, x @ over_channels), rotated)
 
 
-def test_b2_limit_of_powers() -> None:
+def test_limit_of_powers() -> None:
     """(A^alpha - I) / alpha -> log(A) as alpha -> 0, A = moment + eps I."""
     x, alpha = features(1, 30, 4), 1e-7
     a = (x[0].T @ x[0]).numpy() / 30 + EPS * np.eye(4)
@@ -73,12 +73,12 @@ def test_b2_limit_of_powers() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 4, 6, 30])
-def test_gradient_also_of_a_singular_moment(n: int) -> None:
+def test_gradient_of_regular_and_singular_moments(n: int) -> None:
     assert torch.autograd.gradcheck(create_pool("deepo2p", 6), features(1, n, 6).requires_grad_(), atol=1e-6)
 
 
-def test_b2_gradient_is_twice_the_features_times_that_of_the_moment() -> None:
-    """dl/dF = 2 F D with D scipy's adjoint of the logarithm, its own adjoint: L(A, G)."""
+def test_gradient_of_the_features_follows_from_that_of_the_moment() -> None:
+    """dl/dF = 2 F D, where D = L(A, G) is scipy's self-adjoint derivative of the logarithm."""
     x, g = features(1, 12, 4).requires_grad_(), features(1, 4, 4, seed=1)
     (dx,) = torch.autograd.grad(create_pool("deepo2p", 4, scale="none")(x), x, g.flatten(1))
     f = x.detach()[0].numpy()
@@ -88,7 +88,7 @@ def test_b2_gradient_is_twice_the_features_times_that_of_the_moment() -> None:
     torch.testing.assert_close(dx[0], torch.from_numpy(2 * f @ d), rtol=1e-6, atol=1e-7)
 
 
-def test_a12_the_released_gradient_is_wrong_when_positions_are_few_and_exact_otherwise() -> None:
+def test_the_released_gradient_is_exact_only_with_enough_positions() -> None:
     def cosine(n: int) -> float:
         x, g = features(1, n, 10), features(1, 1, 100, seed=1)[0]
         grads = []
@@ -102,7 +102,7 @@ def test_a12_the_released_gradient_is_wrong_when_positions_are_few_and_exact_oth
 
 
 def test_float32_of_few_positions_is_as_accurate_as_the_features() -> None:
-    """Without float64 inside, null eigenvalues of 1e-6 l_1 would stand beside eps."""
+    """In float32, zero eigenvalues become 1e-6 l_1, which is comparable with eps."""
     x = features(2, 49, 128, dtype=torch.float32).relu() * 5
     pool = create_pool("deepo2p", 128)
     torch.testing.assert_close(pool(x).double(), pool(x.double()), rtol=1e-6, atol=1e-5)

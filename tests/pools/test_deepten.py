@@ -1,4 +1,4 @@
-"""Deep-TEN against direct computation, in float64 (METHODS E4)."""
+"""Deep-TEN against direct computation, in float64."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def made(c: int = 4, clusters: int = 3, **options: object) -> TextureEncodingPoo
 
 
 def encoding(pool: TextureEncodingPool, x: Tensor) -> Tensor:
-    """e (b, k, c), every residual written out."""
+    """Compute e (b, k, c) from explicit residuals."""
     r = x.unsqueeze(2) - pool.codewords
     a = torch.softmax(-pool.smoothing * r.square().sum(-1), -1)
     return (a.unsqueeze(-1) * r).sum(1)
@@ -37,14 +37,14 @@ def test_equals_the_formula_with_its_gradients() -> None:
         torch.testing.assert_close(f, e)
 
 
-def test_e4_no_smoothing_gives_every_codeword_the_same_share() -> None:
+def test_no_smoothing_gives_every_codeword_the_same_share() -> None:
     pool, x = made(), features(2, 9, 4)
     with torch.no_grad():
         pool.smoothing.zero_()
     torch.testing.assert_close(pool(x), unit((x.sum(1, keepdim=True) - 9 * pool.codewords) / 3))
 
 
-def test_e4_one_smoothing_factor_is_the_aggregation_of_netvlad() -> None:
+def test_one_smoothing_factor_is_the_aggregation_of_netvlad() -> None:
     pool, x, alpha = made(), features(2, 9, 4), 0.7
     vlad = VladPool(4, clusters=3, version="v2", pre_l2=False).double()
     with torch.no_grad():
@@ -56,13 +56,13 @@ def test_e4_one_smoothing_factor_is_the_aggregation_of_netvlad() -> None:
     torch.testing.assert_close(vlad(x), unit(words / words.norm(dim=-1, keepdim=True)))
 
 
-def test_e4_one_codeword_sums_the_residuals() -> None:
+def test_one_codeword_sums_the_residuals() -> None:
     pool, x = made(clusters=1), features(2, 9, 4)
     torch.testing.assert_close(pool(x), unit((x - pool.codewords).sum(1)))
 
 
 def test_the_nearest_codeword_gets_most() -> None:
-    """The sign: the PyTorch release stores a negative factor."""
+    """The factor is positive here; the released PyTorch code stores its negative."""
     pool = made()
     with torch.no_grad():
         pool.smoothing.fill_(100)
@@ -70,7 +70,7 @@ def test_the_nearest_codeword_gets_most() -> None:
     assert pool(x).unflatten(1, (3, 4))[0, 1].norm() > 0.999
 
 
-def test_an_offset_that_features_and_codewords_share_costs_no_accuracy() -> None:
+def test_a_common_offset_does_not_reduce_accuracy() -> None:
     pool, x = made(16, 8).float(), features(2, 30, 16, dtype=torch.float32) + 1e3
     with torch.no_grad():
         pool.codewords += 1e3
@@ -78,7 +78,7 @@ def test_an_offset_that_features_and_codewords_share_costs_no_accuracy() -> None
     assert (found - unit(encoding(pool.double(), x.double()))).abs().max() < 2e-6
 
 
-def test_published_start_and_size() -> None:
+def test_published_initialization_and_size() -> None:
     torch.manual_seed(0)
     pool = TextureEncodingPool(2048, reduce_to=128)
     assert pool.out_features == 4096
@@ -90,7 +90,7 @@ def test_published_start_and_size() -> None:
     assert head == 262_272 + 256 - 128  # the convolution's bias is in the batch norm
 
 
-def test_the_start_from_data() -> None:
+def test_init_from_data() -> None:
     pool, x, centers = made(), features(1, 50, 4)[0], features(1, 3, 4, seed=1)[0]
     pool.init_from(x, centers=centers)
     torch.testing.assert_close(pool.codewords.detach(), centers)

@@ -1,4 +1,4 @@
-"""DropCov: the rate, what is dropped in training, and plain covariance pooling after it."""
+"""DropCov: the rate, the dropout in training, and plain covariance pooling in evaluation."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def make(c: int, **options: object) -> DropoutCovariancePool:
 
 
 def published(x: Tensor, kernel: Tensor) -> tuple[np.ndarray, float]:
-    """The recalibrated features and the rate, written out in numpy."""
+    """Compute the recalibrated features and the rate with numpy."""
     pooled = np.pad(x.numpy().mean(1), ((0, 0), (1, 1)))
     scores = np.stack([pooled[:, i : i + x.shape[-1]] * float(kernel[i]) for i in range(3)]).sum(0)
     y = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
@@ -30,12 +30,12 @@ def published(x: Tensor, kernel: Tensor) -> tuple[np.ndarray, float]:
 
 
 def correlated(c: int = 256, n: int = 20) -> Tensor:
-    """Features whose channels have covariances of both signs, so that the rate is inside (0, 1)."""
+    """Make features whose covariances have both signs, so that the rate is inside (0, 1)."""
     return features(3, n, c) + 0.3
 
 
 def dropped(z: Tensor) -> Tensor:
-    """Which channels have no variance."""
+    """Return which channels have no variance."""
     return unvech(z).diagonal(dim1=-2, dim2=-1) == 0
 
 
@@ -46,7 +46,7 @@ def test_in_evaluation_it_is_plain_covariance_pooling() -> None:
     assert torch.equal(pool(x), pool(x))
 
 
-def test_training_keeps_the_published_covariances_of_the_channels_that_are_left() -> None:
+def test_kept_channels_have_the_published_covariances() -> None:
     x = correlated()
     pool = make(256)
     z = pool(x)
@@ -57,11 +57,11 @@ def test_training_keeps_the_published_covariances_of_the_channels_that_are_left(
         sigma = torch.from_numpy(np.cov(item.T, bias=True)) / (1 - rate) ** 2
         torch.testing.assert_close(matrix, sigma * keep[:, None] * keep, rtol=1e-9, atol=1e-12)
     assert kept.double().mean() == pytest.approx(1 - rate, abs=0.06)  # 768 draws: three standard deviations
-    assert len({tuple(row.tolist()) for row in kept}) == 3  # every image has its own
+    assert len({tuple(row.tolist()) for row in kept}) == 3  # each image drops different channels
 
 
 def test_adaptive_rate() -> None:
-    """Equal directions give 1 - 10 / log2(c), unrelated ones one, and nothing leaves [0, 1]."""
+    """Equal directions give 1 - 10 / log2(c), unrelated directions give one, and the rate stays in [0, 1]."""
     ones = torch.ones(2, 4096)
     sigma = torch.diag_embed(ones)
     torch.testing.assert_close(adaptive_rate(ones, sigma), torch.tensor(1 - 10 / 12))
@@ -79,7 +79,7 @@ def test_a_rate_of_one_drops_everything_with_finite_gradients() -> None:
 
 
 def test_gradient_through_the_attention() -> None:
-    """With the same draws and a rate that does not move (it has no gradient, as published)."""
+    """The random numbers and the rate are fixed; as published, the rate has no gradient."""
     x, pool = features(2, 9, 6).requires_grad_(), make(6)  # 10 / log2(6) = 3.9: the rate is zero
 
     def f(x: Tensor, kernel: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def test_one_channel() -> None:
 
 
 def test_training_compiles_without_a_graph_break() -> None:
-    """So nothing waits for a number on the host."""
+    """A full graph also shows that the host does not wait for the device."""
     torch.compiler.reset()
     pool = create_pool("dropcov", 8).train()
     z = torch.compile(pool, fullgraph=True, backend="aot_eager")(torch.randn(2, 8, 3, 3))

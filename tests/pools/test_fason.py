@@ -1,4 +1,4 @@
-"""FASON against its two halves, computed on their own in float64 (METHODS C5)."""
+"""FASON against its two halves, computed separately in float64."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from covpool.pools import FirstAndSecondOrderPool
 
 
 def second_order(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> Tensor:
-    """Every product x_i x_j of every position into its bucket, then the signed square root and unit length."""
+    """Add each product x_i x_j of each position to its bucket, then take the signed square root and unit length."""
     z = torch.zeros(len(x), size, dtype=torch.float64)
     for b, item in enumerate(x):
         moment = item.T @ item / len(item)
@@ -28,21 +28,21 @@ def expected(pool: FirstAndSecondOrderPool, *levels: Tensor) -> Tensor:
     return torch.cat(parts, -1)
 
 
-def test_c5_mean_beside_the_sketch() -> None:
+def test_the_vector_is_the_mean_and_the_sketch() -> None:
     x, pool = features(2, 9, 5), FirstAndSecondOrderPool(5, size=32).double()
     assert pool.out_features == 37
     torch.testing.assert_close(pool(x), expected(pool, x))
 
 
-def test_c5_each_half_is_its_stand_alone_pool() -> None:
+def test_each_half_is_its_stand_alone_pool() -> None:
     x, pool = features(2, 9, 5), FirstAndSecondOrderPool(5, size=32, seed=3).double()
     first, second = pool(x).split((5, 32), -1)
     torch.testing.assert_close(first, create_pool("avg", 5)(x))
     torch.testing.assert_close(second, create_pool("cbp", 5, size=32, seed=3).double()(x))
 
 
-def test_c5_the_slope_of_the_second_half_is_that_of_compact_bilinear_pooling() -> None:
-    """Damped, 0.5 / (sqrt|z| + 0.1), with the chain rule written out; the mean passes its gradient on as it is."""
+def test_the_slope_of_the_second_half_is_that_of_compact_bilinear_pooling() -> None:
+    """Damped, 0.5 / (sqrt|z| + 0.1), compared with an explicit chain rule; the gradient of the mean is unchanged."""
     x, pool, g = features(1, 6, 3), FirstAndSecondOrderPool(3, size=8).double(), features(1, 1, 11, seed=1)[0, 0]
     leaf = x.clone().requires_grad_()
     (found,) = torch.autograd.grad(pool(leaf), leaf, g[None])
@@ -61,7 +61,7 @@ def test_size_of_the_sketch_is_that_of_compact_bilinear_pooling() -> None:
     assert FirstAndSecondOrderPool((256, 512)).out_features == 256 + 8192 + 512 + 8192
 
 
-def test_levels_have_sketches_of_their_own_and_keep_their_grids() -> None:
+def test_levels_have_separate_sketches_and_keep_their_grids() -> None:
     x, y = features(2, 16, 5), features(2, 4, 3, seed=1)
     pool = FirstAndSecondOrderPool((5, 3), size=32).double()
     assert pool.out_features == 5 + 32 + 3 + 32
@@ -99,7 +99,7 @@ def test_gradient_with_the_true_slope() -> None:
 
 
 def second_order_autograd(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> Tensor:
-    """By a matrix that sends entry i, j of the moment to its bucket; buckets that nothing reaches stay zero."""
+    """Use a matrix that adds entry i, j of the moment to its bucket; empty buckets stay zero."""
     buckets = (hashes[0][:, None] + hashes[1]) % size
     onto = torch.nn.functional.one_hot(buckets, size).double() * (signs[0][:, None] * signs[1])[..., None]
     z = torch.einsum("bni,bnj,ijk->bk", x, x, onto) / x.shape[1]

@@ -19,7 +19,7 @@ def features() -> Tensor:
 
 
 def scores_of(pool: covpool.Pool, x: Tensor, weights: Tensor, self_terms: bool = True) -> Tensor:  # (n, c), (n,)
-    """b + sum_i w_i x_i + sum_ij <f_i, f_j> x_i x_j of every position, then the weighted mean."""
+    """Compute b + sum_i w_i x_i + sum_ij <f_i, f_j> x_i x_j at every position, then the weighted mean."""
     layer, total = pool.layer, torch.zeros(3, dtype=torch.float64)
     for position, weight in zip(x, weights, strict=True):
         for k in range(3):
@@ -53,8 +53,8 @@ def test_scores_are_linear_in_the_representation() -> None:
 
 
 @torch.no_grad()
-def test_the_network_is_that_of_the_inserted_layer() -> None:
-    """Block tanh and pool fbn, against the layer put into the place of the classifier."""
+def test_the_pool_equals_the_inserted_layer() -> None:
+    """Compare the block tanh with the pool fbn to the layer that replaces the classifier."""
     torch.manual_seed(0)
     network = covpool.attach(
         "torchvision/resnet18+tanh", "fbn", 4, keep_last_stride=True, reduce_to=None, rank=3, drop=0.25
@@ -79,11 +79,11 @@ def test_dropped_paths_are_compensated_in_the_mean() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"rank": 0}, {"drop": 1.0}, {"num_classes": 0}, {"compensation": "none"}])
-def test_mistakes(wrong: dict[str, object]) -> None:
+def test_wrong_options_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
         covpool.create_pool("fbn", 4, **wrong)
 
 
-def test_scores_of_the_wrong_number_are_refused() -> None:
+def test_a_wrong_number_of_scores_is_refused() -> None:
     with pytest.raises(ValueError, match="gives 6 scores for 5 classes: leave `project_to` out"):
         covpool.attach("torchvision/resnet18", "fbn", num_classes=5, project_to=6, rank=2, reduce_to=8)

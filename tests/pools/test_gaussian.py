@@ -23,7 +23,7 @@ def upper(a: numpy.ndarray) -> numpy.ndarray:
 
 
 def embedded(kind: str, x: Tensor) -> numpy.ndarray:
-    """The embedding of features (n, c) as a vector, by scipy."""
+    """Compute the embedding of features (n, c) as a vector with scipy."""
     y, c = moments(x), x.shape[-1]
     positive = y + EPS * numpy.eye(c + 1)
     if kind == "nakayama":
@@ -75,7 +75,7 @@ def test_sizes() -> None:
     assert create_pool("gaussian", 256, kind="cholesky").out_features == 33152
 
 
-def test_zero_mean_and_no_eps_gives_the_root_of_the_covariance_beside_a_one() -> None:
+def test_zero_mean_without_eps_gives_the_root_of_the_covariance_and_one() -> None:
     x = features(2, 30, 4)
     x = x - x.mean(1, keepdim=True)
     z = unvech(create_pool("gaussian", 4, eps=0.0)(x))

@@ -19,7 +19,7 @@ def test_lies_between_average_and_maximum() -> None:
     torch.testing.assert_close(create_pool("gem", 6, p=2000.0).double()(x), largest, rtol=2e-3, atol=0)
 
 
-def test_features_at_or_below_the_floor_count_as_the_floor() -> None:
+def test_features_below_the_floor_are_raised_to_it() -> None:
     z = create_pool("gem", 2).double()(torch.tensor([[[-5.0, 0.0], [-1.0, 1e-7]]], dtype=torch.float64))
     torch.testing.assert_close(z, torch.full((1, 2), 1e-6, dtype=torch.float64))
 

@@ -1,4 +1,4 @@
-"""Maps, masks and weights brought from one grid to another, against the interpolation written out as a matrix."""
+"""Resizing of maps, masks and weights, against interpolation as a matrix."""
 
 import math
 
@@ -10,7 +10,7 @@ from covpool.pools._grid import resize_map, resize_positions
 
 
 def weights_along(old: int, new: int) -> Tensor:  # (new, old)
-    """Linear interpolation along one axis: pixel i of the new axis stands at (i + 1/2) old / new - 1/2 of the old."""
+    """Make the matrix of linear interpolation: pixel i of the new axis is at (i + 1/2) old / new - 1/2 of the old."""
     matrix = torch.zeros(new, old, dtype=torch.float64)
     for i in range(new):
         place = min(max((i + 0.5) * old / new - 0.5, 0), old - 1)
@@ -50,7 +50,7 @@ def test_the_same_grid_changes_nothing() -> None:
     assert resize_positions(mask, (4, 5), (4, 5)) is mask
 
 
-def test_the_same_number_on_another_grid_is_another_grid() -> None:
+def test_grids_with_equally_many_positions_may_differ() -> None:
     x = randn(1, 1, 2, 6)
     torch.testing.assert_close(resize_map(x, (3, 4)), weights_along(2, 3) @ x @ weights_along(6, 4).T)
 

@@ -1,4 +1,4 @@
-"""HIHCA against its polynomials term by term, in float64 (METHODS C4)."""
+"""HIHCA against its polynomials term by term, in float64."""
 
 import math
 
@@ -12,7 +12,7 @@ from covpool.pools import HigherOrderIntegrationPool
 
 
 def make(in_features: int | tuple[int, ...], **options: object) -> HigherOrderIntegrationPool:
-    """A small pool in float64 whose factors are no longer signs."""
+    """Make a small float64 pool with random factors."""
     torch.manual_seed(0)
     pool = HigherOrderIntegrationPool(in_features, **{"size": 6, **options}).double()
     with torch.no_grad():
@@ -22,7 +22,7 @@ def make(in_features: int | tuple[int, ...], **options: object) -> HigherOrderIn
 
 
 def polynomial(x: Tensor, factors: Tensor) -> Tensor:  # (n, c), (r, c, D) -> (D,)
-    """The mean over positions of the product of inner products, one by one."""
+    """Compute the mean over positions of the product of inner products, term by term."""
     size = factors.shape[-1]
     products = [
         math.prod((torch.dot(row, factor[:, k]) for factor in factors), start=torch.ones((), dtype=x.dtype))
@@ -45,7 +45,7 @@ def test_every_component_is_a_mean_of_products(n: int, degree: int) -> None:
     torch.testing.assert_close(pool(x), epn(torch.stack([polynomial(item, pool.factors[0]) for item in x])))
 
 
-def test_c4_degree_two_is_the_inner_product_of_two_rank_one_matrices() -> None:
+def test_degree_two_is_the_inner_product_of_two_rank_one_matrices() -> None:
     x, pool = features(2, 9, 5), make(5)
     u, v = pool.factors[0].detach()
     moment = torch.stack([torch.stack([torch.outer(row, row) for row in item]).mean(0) for item in x])
@@ -53,20 +53,20 @@ def test_c4_degree_two_is_the_inner_product_of_two_rank_one_matrices() -> None:
     torch.testing.assert_close(pool(x).detach(), epn(torch.tensor(expected, dtype=torch.float64)))
 
 
-def test_c4_as_it_starts_it_is_random_maclaurin() -> None:
-    """Products of two random sign projections; the factor 1/D is lost in the unit length."""
+def test_an_untrained_pool_is_random_maclaurin() -> None:
+    """Products of two random sign projections; unit length removes the factor 1/D."""
     x, pool = features(2, 9, 5), HigherOrderIntegrationPool(5, size=64).double()
     w1, w2 = pool.factors[0].detach().sign()
     torch.testing.assert_close(pool(x).detach(), epn(((x @ w1) * (x @ w2)).mean(1)))
 
 
-def test_c4_degree_one_is_the_mean() -> None:
+def test_degree_one_is_the_mean() -> None:
     x, pool = features(2, 9, 5), make(5, degree=1)
     assert not list(pool.parameters()) and pool.out_features == 5
     torch.testing.assert_close(pool(x), epn(x.mean(1)))
 
 
-def test_the_factors_start_as_signs_over_the_root_of_their_number() -> None:
+def test_initial_factors_are_signs_over_the_root_of_the_size() -> None:
     factors = HigherOrderIntegrationPool(32, size=1024).factors[0]
     assert torch.equal(factors.abs(), torch.full_like(factors, 1 / 32))
     assert factors.sign().mean().abs() < 0.02  # five standard deviations of 65536 signs
@@ -80,7 +80,7 @@ def test_published_size_of_the_hypercolumns_of_vgg16() -> None:
     assert sum(p.numel() for p in pool.parameters()) == 2 * 1024 * 8192 + 2
 
 
-def test_all_degrees_are_concatenated_from_the_mean_on() -> None:
+def test_all_degrees_are_concatenated() -> None:
     x, pool = features(2, 9, 5), make(5, degree=3, homogeneous=False)
     assert pool.out_features == 5 + 6 + 6
     parts = [torch.stack([polynomial(item, factors) for item in x]) for factors in pool.factors]
@@ -97,10 +97,10 @@ def test_hypercolumns_are_scaled_and_concatenated() -> None:
     assert make((5, 3), scales=(2, 3)).scales.tolist() == [2, 3]
 
 
-def test_hypercolumns_of_maps_of_two_sizes_stand_on_the_first_grid() -> None:
+def test_hypercolumns_use_the_first_grid() -> None:
     pool, x = make((5, 3)), features(2, 24, 5).mT.unflatten(-1, (4, 6))
     y = features(2, 6, 3, seed=1).mT.unflatten(-1, (2, 3))
-    # Twice as many pixels, each at a quarter of the way between two old ones; the outermost at the edge.
+    # Twice as many pixels, each a quarter of the way between two old ones; the outermost are at the edge.
     up = {m: torch.zeros(2 * m, m, dtype=torch.float64) for m in (2, 3)}
     for m, matrix in up.items():
         for i in range(2 * m):
@@ -112,7 +112,7 @@ def test_hypercolumns_of_maps_of_two_sizes_stand_on_the_first_grid() -> None:
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_hed_has_polynomials_of_its_own_for_each_level_on_its_own_grid(homogeneous: bool) -> None:
+def test_hed_has_separate_polynomials_for_each_level_on_its_own_grid(homogeneous: bool) -> None:
     x, y = features(2, 12, 5), features(2, 6, 3, seed=1)
     pool = make((5, 3), fusion="hed", homogeneous=homogeneous)
     assert [f.shape[1] for f in pool.factors] == [5, 3]
@@ -121,11 +121,11 @@ def test_hed_has_polynomials_of_its_own_for_each_level_on_its_own_grid(homogeneo
     for level, factors in zip((0.5 * x, y), pool.factors, strict=True):
         parts += ([] if homogeneous else [level.mean(1)]) + [torch.stack([polynomial(i, factors) for i in level])]
     torch.testing.assert_close(z, epn(torch.cat(parts, -1)))
-    torch.testing.assert_close(pool(x, y), z)  # tokens of different number, too
+    torch.testing.assert_close(pool(x, y), z)  # levels may have different numbers of tokens
 
 
 @pytest.mark.parametrize("fusion", ["hc", "hed"])
-def test_a_mask_equals_slicing_whatever_stands_behind_it_in_all_levels(fusion: str) -> None:
+def test_a_mask_equals_slicing_in_all_levels_even_if_masked_positions_are_nan(fusion: str) -> None:
     x, y = features(2, 9, 5), features(2, 9, 3, seed=1)
     mask = torch.arange(9).expand(2, 9) < 4
     pool = make((5, 3), fusion=fusion, homogeneous=False)
@@ -138,7 +138,7 @@ def test_a_mask_equals_slicing_whatever_stands_behind_it_in_all_levels(fusion: s
     assert (pool(x, y, mask=torch.zeros_like(mask)) == 0).all()
 
 
-def test_a_mask_of_the_first_map_is_shrunk_with_the_grid_of_the_others() -> None:
+def test_a_mask_of_the_first_map_is_resized_to_the_other_grids() -> None:
     pool = make((5, 3), fusion="hed")
     x, y = features(1, 16, 5).mT.unflatten(-1, (4, 4)), features(1, 4, 3, seed=1).mT.unflatten(-1, (2, 2))
     mask = torch.zeros(1, 4, 4, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Improved bilinear pooling, every pair of forward and backward, in float64 (METHODS B3)."""
+"""Improved bilinear pooling with every pair of forward and backward, in float64."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ every_pair = pytest.mark.parametrize(("forward", "backward"), POSSIBLE)
 
 
 def direct(x: Tensor) -> Tensor:
-    """scipy's root of the second moment, signed square root, unit length."""
+    """Compute the root of the second moment with scipy, then the signed square root and unit length."""
     roots = np.stack([np.real(linalg.sqrtm(f.T @ f / len(f))) for f in x.numpy()]).reshape(len(x), -1)
     z = np.sign(roots) * np.sqrt(np.abs(roots))
     return torch.from_numpy(z / np.linalg.norm(z, axis=1, keepdims=True))
@@ -37,14 +37,14 @@ def gradient(x: Tensor, **options: object) -> Tensor:
 
 
 @every_pair
-def test_value_of_a_regular_moment_is_scipys(forward: str, backward: str) -> None:
+def test_value_for_a_regular_moment_equals_scipy(forward: str, backward: str) -> None:
     x = features(2, 40, 5) + 0.3
     pool = create_pool("improved_bcnn", 5, forward=forward, backward=backward, **CONVERGED)
     torch.testing.assert_close(pool(x), direct(x), rtol=0, atol=1e-9)
 
 
-def test_b3_root_squared_is_the_moment_also_when_singular() -> None:
-    """Undo unit length and signed square root: z |z| is the root up to a factor."""
+def test_root_squared_is_the_moment_even_if_singular() -> None:
+    """z |z| undoes the signed square root, so it is the root up to a factor."""
     x = features(2, 4, 6)
     z = create_pool("improved_bcnn", 6)(x).unflatten(1, (6, 6))
     root, moment = z * z.abs(), x.mT @ x / 4
@@ -68,7 +68,7 @@ def test_converged_backwards_agree_on_a_regular_moment(forward: str, backward: s
 
 
 @pytest.mark.parametrize("n", [3, 6, 40])
-def test_default_gradient_is_exact_also_of_a_singular_moment(n: int) -> None:
+def test_default_gradient_is_exact_for_regular_and_singular_moments(n: int) -> None:
     x = (features(1, n, 6) + 0.5).requires_grad_()
     assert torch.autograd.gradcheck(create_pool("improved_bcnn", 6), x, atol=1e-5, rtol=1e-3)
 
@@ -81,7 +81,7 @@ def test_autograd_is_the_derivative_of_the_iteration(forward: str, iterations: i
 
 
 def five_steps(x: Tensor) -> Tensor:
-    """Newton-Schulz of the second moment, as published: Frobenius norm before, five iterations, its root after."""
+    """Compute Newton-Schulz as published: divide by the Frobenius norm, iterate five times, multiply by its root."""
     rows = []
     for f in x:
         a, eye = f.T @ f / len(f), torch.eye(f.shape[1], dtype=f.dtype)
@@ -99,19 +99,21 @@ def epn(root: Tensor) -> Tensor:
     return z / z.norm(dim=1, keepdim=True)
 
 
-def test_b3_five_iterations_are_the_default() -> None:
+def test_five_iterations_are_the_default() -> None:
     x = features(2, 10, 5) + 0.3
     for backward in ("lyapunov", "autograd"):
         pool = create_pool("improved_bcnn", 5, forward="newton_schulz", backward=backward)
         torch.testing.assert_close(pool(x), epn(five_steps(x)))
     leaf, g = x.clone().requires_grad_(), features(1, 2, 25, seed=5)[0]
-    (expected,) = torch.autograd.grad(epn(five_steps(leaf)), leaf, g)  # the slope's guard of 1e-8 is below 1e-6 here
+    (expected,) = torch.autograd.grad(
+        epn(five_steps(leaf)), leaf, g
+    )  # the guard of 1e-8 in the slope changes less than 1e-6
     torch.testing.assert_close(
         gradient(x, forward="newton_schulz", backward="autograd"), expected, rtol=1e-5, atol=1e-6
     )
 
 
-def test_b3_five_steps_of_the_iterative_backward_are_the_default() -> None:
+def test_five_steps_of_the_iterative_backward_are_the_default() -> None:
     """a = Z / |Z|, q = G / |Z|; q <- (q (3 I - a^2) - a^T (a^T q - q a)) / 2, a <- a (3 I - a^2) / 2; dA = q / 2."""
     x, g = features(1, 20, 4) + 0.3, features(1, 1, 16, seed=5)[0]
     f = x[0]
@@ -127,7 +129,7 @@ def test_b3_five_steps_of_the_iterative_backward_are_the_default() -> None:
     torch.testing.assert_close(found[0], f @ (q / 2 + q.T / 2) / 20)
 
 
-def test_newton_schulz_keeps_the_scale_out() -> None:
+def test_newton_schulz_does_not_depend_on_the_scale() -> None:
     x = features(2, 40, 5)
     pool = create_pool("improved_bcnn", 5, forward="newton_schulz", iterations=5, backward="autograd")
     torch.testing.assert_close(pool(7 * x), pool(x))

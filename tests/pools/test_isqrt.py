@@ -33,7 +33,7 @@ def test_one_channel_is_the_standard_deviation() -> None:
         torch.testing.assert_close(create_pool("isqrt", 1, iterations=iterations)(x), expected)
 
 
-def test_without_post_compensation_the_scale_is_lost_and_the_squared_trace_goes_to_one() -> None:
+def test_without_post_compensation_the_scale_is_lost() -> None:
     x = features(2, 40, 8)
     pool = create_pool("isqrt", 8, iterations=18, postcomp=False)
     torch.testing.assert_close(pool(100 * x), pool(x))

@@ -1,4 +1,4 @@
-"""Kernel pooling against explicit sums and the RBF kernel, in float64 (METHODS C3)."""
+"""Kernel pooling against explicit sums and the RBF kernel, in float64."""
 
 import math
 
@@ -17,14 +17,14 @@ def epn(z: Tensor) -> Tensor:
 
 
 def set_alpha(pool: KernelPool, *alpha: float) -> KernelPool:
-    """In float64, with these coefficients."""
+    """Make a float64 pool with these coefficients."""
     pool = pool.double()
     pool.alpha.data.copy_(torch.tensor(alpha))
     return pool
 
 
 def explicit(x: Tensor, pool: KernelPool) -> Tensor:
-    """Position by position: unit length, the circular convolutions written as sums over buckets, the mean, E-PN."""
+    """Compute unit length, circular convolutions as sums over buckets, the mean and E-PN, position by position."""
     z = []
     for item in x:
         parts = []
@@ -44,7 +44,7 @@ def explicit(x: Tensor, pool: KernelPool) -> Tensor:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_c3_position_by_position(order: int) -> None:
+def test_equals_explicit_sums(order: int) -> None:
     x, pool = features(2, 6, 4), KernelPool(4, order=order, size=20).double()
     assert pool.out_features == 1 + 4 + (order - 1) * 20
     torch.testing.assert_close(pool(x), explicit(x, pool))
@@ -53,8 +53,8 @@ def test_c3_position_by_position(order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_c3_gradients_of_features_and_coefficients(order: int) -> None:
-    """Few buckets, so that none is empty: at zero the slope of the square root is its guard of 1e-8 alone."""
+def test_gradients_of_features_and_coefficients(order: int) -> None:
+    """There are few buckets, so that none is empty: at zero the slope of the square root is only its guard."""
     x, pool = features(2, 6, 4).requires_grad_(), KernelPool(4, order=order, size=3).double()
     g = features(1, 2, pool.out_features, seed=1)[0]
     found = torch.autograd.grad(pool(x), (x, pool.alpha), g)
@@ -62,13 +62,13 @@ def test_c3_gradients_of_features_and_coefficients(order: int) -> None:
         torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_c3_size_of_the_published_networks() -> None:
+def test_size_of_the_published_networks() -> None:
     assert KernelPool(512).out_features == 12_801
     assert KernelPool(2048).out_features == 14_337
     assert sum(p.numel() for p in KernelPool(512).parameters()) == 5
 
 
-def test_c3_series_tends_to_the_rbf_kernel() -> None:
+def test_series_tends_to_the_rbf_kernel() -> None:
     x, y = torch.nn.functional.normalize(features(2, 50, 4), dim=-1)
     for gamma in (0.3, 1.0, 2.5):
         rbf = (-gamma * (x - y).square().sum(-1)).exp()
@@ -80,21 +80,21 @@ def test_c3_series_tends_to_the_rbf_kernel() -> None:
         assert abs(float(squares.sum()) - 1) <= 1e-15
 
 
-def test_a_large_gamma_does_not_let_the_coefficients_vanish() -> None:
+def test_coefficients_do_not_underflow_for_a_large_gamma() -> None:
     pool, x = KernelPool(4, size=32, gamma=1e4), features(2, 6, 4, dtype=torch.float32)
     torch.testing.assert_close(pool(x).norm(dim=1), torch.ones(2))
     assert abs(float(pool.alpha.detach().norm()) - 1) <= 1e-6
 
 
-def test_c3_inner_products_of_the_features_estimate_the_kernel() -> None:
-    """Before E-PN, over seeds, within four standard errors; unit vectors x and y, one position each."""
+def test_inner_products_of_the_features_estimate_the_kernel() -> None:
+    """Average over seeds before E-PN, for unit vectors x and y; the difference is within four standard errors."""
     x, y = (v / v.norm() for v in features(1, 2, 4, seed=1)[0] + 0.5)
     both = torch.stack((x, y)).unsqueeze(1)
     estimates = []
     for seed in range(400):
         pool = KernelPool(4, order=3, size=32, seed=seed).double()
         z = pool(both).detach()
-        z = z * z.abs()  # undoes the signed square root, leaves the scale: the first element is a_0 in both
+        z = z * z.abs()  # undoes the signed square root up to a scale; the first element is a_0 in both
         z = z / z[:, :1] * rbf_coefficients(1.0, 3)[0]
         estimates.append(float(z[0] @ z[1]))
     kernel = float(((x @ y) ** torch.arange(4)) @ rbf_coefficients(1.0, 3) ** 2)
@@ -102,14 +102,14 @@ def test_c3_inner_products_of_the_features_estimate_the_kernel() -> None:
     assert abs(float(e.mean()) - kernel) <= 4 * float(e.std()) / 20
 
 
-def test_c3_first_order_alone_is_average_pooling() -> None:
+def test_first_order_alone_is_average_pooling() -> None:
     x = torch.nn.functional.normalize(features(2, 6, 4), dim=-1)
     z = set_alpha(KernelPool(4, order=1), 0, 1)(x)
     assert (z[:, 0] == 0).all()
     torch.testing.assert_close(z[:, 1:], epn(AveragePool(4)(x)).detach())
 
 
-def test_c3_second_order_alone_is_compact_bilinear_pooling() -> None:
+def test_second_order_alone_is_compact_bilinear_pooling() -> None:
     x = torch.nn.functional.normalize(features(2, 6, 4), dim=-1)
     pool, cbp = set_alpha(KernelPool(4, order=2, size=32), 0, 0, 1), CompactBilinearPool(4, size=32)
     cbp.load_state_dict({"hashes": pool.hashes, "signs": pool.signs})
@@ -124,7 +124,7 @@ def test_scale_of_a_position_does_not_matter() -> None:
     torch.testing.assert_close(pool(scale * x), pool(x))
 
 
-def test_a_dead_position_adds_the_constant_alone_and_its_gradient_is_bounded() -> None:
+def test_a_zero_position_adds_only_the_constant_and_has_a_bounded_gradient() -> None:
     x, pool = features(2, 6, 4), KernelPool(4, order=2, size=32).double()
     x[:, 0] = 0
     x.requires_grad_()

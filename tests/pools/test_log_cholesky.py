@@ -10,7 +10,7 @@ from covpool import create_pool
 
 
 def direct(x: Tensor, diagonal: float, e: float, relative: bool) -> Tensor:
-    """Column after column of the factor's lower triangle, the logarithm on the diagonal."""
+    """Return the columns of the lower triangle of the factor, with the logarithm of the diagonal."""
     vectors = []
     for item in x.numpy():
         sigma = np.cov(item.T, bias=True)

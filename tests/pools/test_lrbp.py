@@ -1,4 +1,4 @@
-"""Low-rank bilinear pooling against explicit quadratic forms, in float64 (METHODS C2)."""
+"""Low-rank bilinear pooling against explicit quadratic forms, in float64."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CLASSES, M, RANK = 3, 4, 6
 
 
 def make(channels: int = 5, *, bottleneck: int = M, rank: int = RANK, **options: float | None) -> LowRankBilinearPool:
-    """A float64 pool with every parameter away from its start."""
+    """Make a float64 pool with all parameters moved off their initial values."""
     torch.manual_seed(0)
     options = {"sqrt_scale": None, **options}
     pool = LowRankBilinearPool(channels, num_classes=CLASSES, bottleneck=bottleneck, rank=rank, **options).double()
@@ -28,7 +28,7 @@ def projected(x: Tensor, pool: LowRankBilinearPool) -> Tensor:
 
 
 def explicit(x: Tensor, pool: LowRankBilinearPool) -> Tensor:
-    """|U+^T X'|_F^2 - |U-^T X'|_F^2 + b, class by class, divided by the number of positions."""
+    """Compute |U+^T X'|_F^2 - |U-^T X'|_F^2 + b for each class, divided by the number of positions."""
     scores = []
     for item in projected(x, pool):
         for u, b in zip(pool.factors, pool.bias, strict=True):
@@ -38,14 +38,14 @@ def explicit(x: Tensor, pool: LowRankBilinearPool) -> Tensor:
     return torch.stack(scores).reshape(len(x), -1)
 
 
-def test_c2_class_by_class() -> None:
+def test_scores_equal_explicit_quadratic_forms() -> None:
     x, pool = features(2, 9, 5), make()
     torch.testing.assert_close(pool(x), explicit(x, pool))
     mask = torch.arange(9).expand(2, 9) < 4
     torch.testing.assert_close(pool(x, mask=mask), explicit(x[:, :4], pool))
 
 
-def test_c2_inner_product_with_the_representation() -> None:
+def test_scores_are_inner_products_with_the_representation() -> None:
     """<U+ U+^T - U- U-^T, X' X'^T> + b."""
     x, pool = features(2, 9, 5), make()
     z = pool.representation(x)
@@ -56,7 +56,7 @@ def test_c2_inner_product_with_the_representation() -> None:
     torch.testing.assert_close(pool(x), torch.einsum("bij,kij->bk", moment, forms) + pool.bias)
 
 
-def test_c2_full_rank_reproduces_any_bilinear_classifier() -> None:
+def test_full_rank_reproduces_any_bilinear_classifier() -> None:
     x, pool = features(2, 9, M), make(M, rank=2 * M)
     pool.projection.weight.data.copy_(torch.eye(M))
     pool.projection.bias.data.zero_()
@@ -69,7 +69,7 @@ def test_c2_full_rank_reproduces_any_bilinear_classifier() -> None:
     torch.testing.assert_close(pool(x), expected)
 
 
-def test_c2_scores_are_quadratic_in_the_features_and_linear_after_the_square_root() -> None:
+def test_scores_are_quadratic_in_the_features_and_linear_after_the_square_root() -> None:
     x = features(2, 9, 5)
     for sqrt_scale, degree in ((None, 2), (20.0, 1)):
         pool = make(sqrt_scale=sqrt_scale)
@@ -79,14 +79,14 @@ def test_c2_scores_are_quadratic_in_the_features_and_linear_after_the_square_roo
             torch.testing.assert_close(pool(scale * x), scale**degree * pool(x), rtol=1e-12, atol=0)
 
 
-def test_c2_default_scale_is_the_published_sum_over_vggs_positions() -> None:
+def test_default_scale_equals_the_published_sum_over_positions_of_vgg() -> None:
     """sign(x) sqrt(|x| / 20000), summed over 28 x 28 positions."""
     x, pool = features(1, 784, 5), LowRankBilinearPool(5, num_classes=CLASSES, bottleneck=M, rank=RANK).double()
     rooted = x.sign() * (x.abs() / 20_000).sqrt()
     torch.testing.assert_close(pool(x), explicit(rooted, pool) * 784, rtol=1e-6, atol=1e-12)
 
 
-def test_c2_gradients_in_closed_form() -> None:
+def test_gradients_in_closed_form() -> None:
     """With M = X' X'^T / n, S = dl/ds and W_k = U+ U+^T - U- U-^T: dl/dX' = 2 sum_k S_k W_k X' / n, dl/dU = +-2 S M U.
 
     The square root of the features before P has the damped slope 0.5 / (sqrt(z) + 0.1), z = |x| / scale.
@@ -109,14 +109,14 @@ def test_c2_gradients_in_closed_form() -> None:
         torch.testing.assert_close(value, expected)
 
 
-def test_c2_parameters_of_the_published_network() -> None:
+def test_parameters_of_the_published_network() -> None:
     pool = LowRankBilinearPool(512, num_classes=200)
     assert sum(p.numel() for p in pool.parameters()) == 51_300 + 160_200
     assert pool.out_features == 200 and pool.output == "scores"
     assert pool.representation(torch.rand(1, 512, 2, 2)).shape == (1, 10_000)
 
 
-def test_c2_starts_small_and_orthogonal() -> None:
+def test_initial_weights_are_small_and_orthogonal() -> None:
     pool = LowRankBilinearPool(64, num_classes=50, bottleneck=20)
     weight = pool.projection.weight
     torch.testing.assert_close(weight @ weight.T, torch.eye(20), rtol=0, atol=1e-5)
@@ -133,7 +133,7 @@ def test_init_from_takes_the_leading_singular_vectors() -> None:
     assert (pool.projection.bias == 0).all() and pool.projection.weight.requires_grad
 
 
-def test_a_backbone_gets_a_classifier_without_features_and_comes_back_from_a_file(tmp_path: Path) -> None:
+def test_attach_adds_no_classifier_and_the_network_loads_from_a_file(tmp_path: Path) -> None:
     network = covpool.attach("test_resnet", "lrbp", num_classes=7, reduce_to=None, bottleneck=12, rank=4).eval()
     x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     logits = network(x)

@@ -10,13 +10,13 @@ def test_equals_adaptive_max_pooling() -> None:
     torch.testing.assert_close(create_pool("max", 8)(x), expected)
 
 
-def test_a_masked_maximum_does_not_count_even_below_zero() -> None:
+def test_a_masked_maximum_is_ignored_even_if_the_rest_is_negative() -> None:
     x = torch.tensor([[[-3.0], [-1.0], [5.0]]])
     keep = torch.tensor([[True, True, False]])
     assert create_pool("max", 1)(x, mask=keep).item() == -1.0
 
 
-def test_weights_only_select() -> None:
+def test_positions_of_weight_zero_are_ignored() -> None:
     x = features(2, 6, 3)
     weights = torch.tensor([0.0, 0.1, 7.0, 0.0, 1.0, 1.0]).expand(2, -1)
     pool = create_pool("max", 3)

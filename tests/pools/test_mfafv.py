@@ -1,4 +1,4 @@
-"""MFAFV-Net against autograd of the likelihood, in float64 (METHODS E3)."""
+"""MFAFV-Net against autograd of the likelihood, in float64."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def made(**options: object) -> FactorAnalysersPool:
 
 
 def scores(x: Tensor, logits: Tensor, means: Tensor, loadings: Tensor, log_noise: Tensor) -> Tensor:
-    """(b, k, r + 1, c): the derivatives of the mean log-likelihood in mu_k and the columns of Lambda_k."""
+    """Return (b, k, r + 1, c): the derivatives of the mean log-likelihood by mu_k and the columns of Lambda_k."""
     rows = []
     for item in x:
         mu, factors = means.detach().requires_grad_(), loadings.detach().requires_grad_()
@@ -33,7 +33,7 @@ def scores(x: Tensor, logits: Tensor, means: Tensor, loadings: Tensor, log_noise
 
 
 def written_out(x: Tensor, logits: Tensor, means: Tensor, loadings: Tensor, log_noise: Tensor) -> Tensor:
-    """The same by the published formulas, with c x c inverses, differentiable in everything."""
+    """Compute the same by the published formulas with c x c inverses, differentiable in all arguments."""
     s = loadings @ loadings.mT + torch.diag(log_noise.exp())
     inverse = torch.linalg.inv(s)
     d = x.unsqueeze(2) - means  # (b, n, k, c)
@@ -45,7 +45,7 @@ def written_out(x: Tensor, logits: Tensor, means: Tensor, loadings: Tensor, log_
 
 
 def power_normalized(z: Tensor) -> Tensor:
-    """The signed square root with the published slope, which a guard of 1e-8 keeps finite at zero; then unit length."""
+    """Apply the signed square root, whose slope at zero a guard of 1e-8 keeps finite, and unit length."""
     z = z.flatten(1)
     fixed = z.detach()
     y = fixed.sign() * fixed.abs().sqrt() + (z - fixed) / (2 * (fixed.abs() + 1e-8).sqrt())
@@ -57,7 +57,7 @@ def test_the_two_oracles_agree() -> None:
     torch.testing.assert_close(written_out(x, *pool.parameters()), scores(x, *pool.parameters()))
 
 
-def test_e3_is_the_gradient_of_the_log_likelihood() -> None:
+def test_is_the_gradient_of_the_log_likelihood() -> None:
     pool, x = made(), features(2, 9, C)
     torch.testing.assert_close(pool(x), power_normalized(scores(x, *pool.parameters())), rtol=1e-9, atol=1e-10)
 
@@ -71,7 +71,7 @@ def test_gradients_of_features_and_parameters() -> None:
         torch.testing.assert_close(f, e, rtol=1e-7, atol=1e-9)
 
 
-def test_e3_without_loadings_the_means_part_is_the_fisher_vector_with_common_variances() -> None:
+def test_without_loadings_the_scores_of_means_equal_the_fisher_vector() -> None:
     pool, x = made(), features(2, 9, C)
     sigma = (0.5 * pool.log_noise).exp().detach()
     fisher = FisherVectorPool(C, clusters=K, variant="fishernet", pre_l2=False).double()
@@ -87,7 +87,7 @@ def test_e3_without_loadings_the_means_part_is_the_fisher_vector_with_common_var
     assert (found[:, :, 1:] == 0).all()
 
 
-def test_weights_amount_to_repeated_positions() -> None:
+def test_integer_weights_equal_repeated_positions() -> None:
     pool, x = made(), features(2, 3, C)
     weights = torch.tensor([[1.0, 1.0, 2.0]] * 2, dtype=torch.float64)
     expected = power_normalized(scores(x[:, [0, 1, 2, 2]], *pool.parameters()))
@@ -95,7 +95,7 @@ def test_weights_amount_to_repeated_positions() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3])
-def test_float32_with_an_offset_that_features_and_means_share(offset: float) -> None:
+def test_float32_with_a_common_offset(offset: float) -> None:
     pool, x = made().float(), features(2, 49, C, dtype=torch.float32) + offset
     with torch.no_grad():
         pool.means += offset
@@ -103,8 +103,8 @@ def test_float32_with_an_offset_that_features_and_means_share(offset: float) -> 
     assert (pool(x) - exact).abs().max() < 1e-4
 
 
-def test_a_fitted_start_has_no_score_on_its_own_data() -> None:
-    """The likelihood is at its maximum there; one cloud away from it has a large one."""
+def test_a_fitted_mixture_has_no_score_on_its_own_data() -> None:
+    """The likelihood is at its maximum; a cloud of other points has a large score."""
     x = torch.cat([features(1, 200, R, seed=s)[0] @ features(1, R, C, seed=9)[0] + 5 * s for s in range(K)])
     x = x + 0.3 * features(1, len(x), C, seed=8)[0]
     pool = FactorAnalysersPool(C, clusters=K, factors=R).double()

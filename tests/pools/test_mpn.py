@@ -10,7 +10,7 @@ from covpool.ops import covariance, unvech
 
 
 def power(x: Tensor, alpha: float) -> Tensor:
-    """vech of the power of each covariance, by scipy."""
+    """Compute vech of the power of each covariance with scipy."""
     rows, columns = numpy.triu_indices(x.shape[-1])
     matrices = [linalg.fractional_matrix_power(numpy.cov(item.numpy().T, bias=True), alpha) for item in x]
     return torch.from_numpy(numpy.stack([m[rows, columns] for m in matrices]))
@@ -22,14 +22,14 @@ def test_equals_scipys_power(alpha: float) -> None:
     torch.testing.assert_close(create_pool("mpn", 6, alpha=alpha)(x), power(x, alpha), rtol=1e-9, atol=1e-11)
 
 
-def test_squared_gives_the_covariance_also_when_singular() -> None:
+def test_squared_gives_the_covariance_even_if_singular() -> None:
     x = features(2, 5, 8)
     z = unvech(create_pool("mpn", 8)(x))
     torch.testing.assert_close(z @ z, covariance(x))
 
 
-def test_a2_by_default_round_off_is_no_eigenvalue() -> None:
-    """Every channel twice: half of the eigenvalues are zero. The trace of a power near zero counts those kept."""
+def test_round_off_is_not_taken_for_an_eigenvalue() -> None:
+    """Each channel is repeated, so half of the eigenvalues are zero. The trace of a small power counts the others."""
     x = features(1, 200, 60, dtype=torch.float32).relu().repeat(1, 1, 2)
     default, paper = create_pool("mpn", 120, alpha=1e-6), create_pool("mpn", 120, alpha=1e-6, eps="paper")
     kept = [round(unvech(pool(x))[0].double().trace().item()) for pool in (default, paper)]
@@ -64,11 +64,11 @@ def test_learnable_alpha_gets_the_right_gradient() -> None:
     assert pool.alpha.grad is not None and pool.alpha.grad != 0
 
 
-def test_fixed_alpha_is_no_parameter() -> None:
+def test_fixed_alpha_is_not_a_parameter() -> None:
     assert not list(create_pool("mpn", 5).parameters())
 
 
-def test_the_released_null_gradient_differs_on_a_singular_covariance_only() -> None:
+def test_the_released_null_gradient_differs_only_for_a_singular_covariance() -> None:
     def gradient(x: Tensor, mode: str) -> Tensor:
         x = x.clone().requires_grad_()
         create_pool("mpn", 6, null_gradient=mode)(x).sum().backward()

@@ -1,4 +1,4 @@
-"""NetFV and FisherNet against autograd of the likelihood, in float64 (METHODS E2)."""
+"""NetFV and FisherNet against autograd of the likelihood, in float64."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ K, C = 3, 4
 
 
 def mixture() -> tuple[Tensor, Tensor, Tensor]:
-    """pi, mu and sigma."""
+    """Return pi, mu and sigma."""
     pi = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     return pi, features(1, K, C, seed=1)[0], 0.5 + features(1, K, C, seed=2)[0].abs()
 
@@ -21,14 +21,14 @@ def made(variant: str = "fishernet", **options: object) -> FisherVectorPool:
     pool = FisherVectorPool(C, clusters=K, variant=variant, **({"pre_l2": False} | options)).double()
     pi, mu, sigma = mixture()
     with torch.no_grad():
-        pool.logits.copy_(pi.log() + 5)  # a constant that the softmax takes out
+        pool.logits.copy_(pi.log() + 5)  # the softmax removes the constant
         pool.weight.copy_(1 / sigma)
         pool.bias.copy_(-mu / sigma)
     return pool
 
 
 def fisher_vector(x: Tensor) -> Tensor:
-    """(b, k, 2 c): the derivatives of the log-likelihood, normalised by (sigma / sqrt(pi), 1 / sqrt(2 pi))."""
+    """Return (b, k, 2 c): the derivatives of the log-likelihood times (sigma / sqrt(pi), 1 / sqrt(2 pi))."""
     rows = []
     for item in x:
         pi, mu, sigma = mixture()
@@ -42,23 +42,23 @@ def fisher_vector(x: Tensor) -> Tensor:
 
 
 def power_normalized(z: Tensor) -> Tensor:
-    """The signed square root with the published slope, which a guard of 1e-8 keeps finite at zero; then unit length."""
+    """Apply the signed square root, whose slope at zero a guard of 1e-8 keeps finite, and unit length."""
     fixed = z.detach()
     y = fixed.sign() * fixed.abs().sqrt() + (z - fixed) / (2 * (fixed.abs() + 1e-8).sqrt())
     return y / y.norm(dim=1, keepdim=True)
 
 
-def test_e2_fishernet_is_the_normalised_gradient_of_the_log_likelihood() -> None:
+def test_fishernet_is_the_normalized_gradient_of_the_log_likelihood() -> None:
     x = features(2, 9, C)
     torch.testing.assert_close(made()(x), fisher_vector(x).flatten(1), rtol=1e-12, atol=1e-12)
 
 
-def test_e2_netfv_is_its_signed_square_root_at_unit_length() -> None:
+def test_netfv_adds_the_signed_square_root_and_unit_length() -> None:
     x = features(2, 9, C)
     torch.testing.assert_close(made("netfv")(x), power_normalized(fisher_vector(x).flatten(1)))
 
 
-def test_e2_one_component_standardises_mean_and_variance() -> None:
+def test_one_component_standardizes_mean_and_variance() -> None:
     pool, x = FisherVectorPool(C, clusters=1, variant="fishernet", pre_l2=False).double(), features(2, 9, C)
     sigma, mu = pool.weight.detach().reciprocal(), 0.3
     with torch.no_grad():
@@ -68,7 +68,7 @@ def test_e2_one_component_standardises_mean_and_variance() -> None:
     torch.testing.assert_close(pool(x), expected)
 
 
-def test_e2_features_of_the_mixture_itself_have_no_expected_score() -> None:
+def test_samples_of_the_mixture_have_an_expected_score_of_zero() -> None:
     pi, mu, sigma = mixture()
     n = 200_000
     k = torch.multinomial(pi, n, replacement=True, generator=generator(3))
@@ -78,7 +78,7 @@ def test_e2_features_of_the_mixture_itself_have_no_expected_score() -> None:
 
 
 def written_out(x: Tensor, logits: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """NetFV with every (position, component, channel), differentiable in everything."""
+    """Compute NetFV from all positions, components and channels, differentiable in all arguments."""
     u = weight * x.unsqueeze(2) + bias
     pi = logits.softmax(0)
     g = (pi.log() + weight.abs().log().sum(-1) - 0.5 * u.square().sum(-1)).softmax(-1) / pi.sqrt()
@@ -99,7 +99,7 @@ def test_gradients_of_features_and_parameters() -> None:
 
 
 def test_float32_on_features_after_a_relu() -> None:
-    """Channels that are dead for a component have a score of zero, where round-off would change the root's slope."""
+    """Channels that are zero for a component have a score of exactly zero; round-off would change the slope."""
     x = (features(4, 60, 16) + 2 * features(4, 1, 16, seed=1)).relu().float()
     pool = FisherVectorPool(16, clusters=4)
     pool.init_from(x.flatten(0, 1))
@@ -108,7 +108,7 @@ def test_float32_on_features_after_a_relu() -> None:
     exact_inputs = tuple(t.detach().double().requires_grad_() for t in (x, *pool.parameters()))
     exact = written_out(*exact_inputs)
     for found, expected in zip((z, *gradients(z, (x,))), (exact, *gradients(exact, exact_inputs[:1])), strict=True):
-        assert (found - expected).norm() < 1e-5 * expected.norm()  # the gradient was half wrong with noise for zeros
+        assert (found - expected).norm() < 1e-5 * expected.norm()
 
 
 def test_fishernet_takes_unit_features_and_sums_over_positions() -> None:
@@ -119,7 +119,7 @@ def test_fishernet_takes_unit_features_and_sums_over_positions() -> None:
     torch.testing.assert_close(bare(torch.cat((x, x), 1)), 2 * bare(x))
 
 
-def test_masks_and_weights_of_the_bare_sum() -> None:
+def test_masks_and_weights_of_the_sum() -> None:
     pool, x = made(), features(2, 9, C)
     mask = torch.arange(9).expand(2, 9) < 4
     torch.testing.assert_close(pool(x, mask=mask), fisher_vector(x[:, :4]).flatten(1))
@@ -129,7 +129,7 @@ def test_masks_and_weights_of_the_bare_sum() -> None:
     torch.testing.assert_close(pool(x, weights=uneven), 1.6 * mean)
 
 
-def test_weights_at_zero_are_floored() -> None:
+def test_weights_have_a_lower_bound() -> None:
     pool, x = made("netfv"), features(2, 9, C).requires_grad_()
     with torch.no_grad():
         pool.weight[0] = 0
@@ -152,7 +152,7 @@ def test_float32_with_an_offset(offset: float) -> None:
     assert (pool.float()(x.float()) - exact).abs().max() < (3e-6 if offset == 0 else 2e-3)  # b rounds at 100 w
 
 
-def test_the_start_from_data() -> None:
+def test_init_from_data() -> None:
     pool, x = made(), features(1, 300, C)[0]
     pi, mu, sigma = mixture()
     pool.init_from(x, weights=pi, means=mu, variances=sigma**2)
@@ -166,8 +166,8 @@ def test_the_start_from_data() -> None:
     torch.testing.assert_close(1 / pool.weight.detach(), bound.expand(K, C))
 
 
-def test_a_fitted_start_has_nearly_no_score_on_its_own_data() -> None:
-    """The likelihood is at its maximum there, so the Fisher vector of all the data together is near zero."""
+def test_a_fitted_mixture_has_nearly_no_score_on_its_own_data() -> None:
+    """The likelihood is at its maximum, so the Fisher vector of all data is near zero."""
     x = torch.cat([features(1, 200, C, seed=s)[0] + 4 * s for s in range(K)]).unsqueeze(0)
     pool = FisherVectorPool(C, clusters=K, variant="fishernet", pre_l2=False).double()
     pool.init_from(x[0])

@@ -1,4 +1,4 @@
-"""NetVLAD against direct computation, in float64 (METHODS E1)."""
+"""NetVLAD against direct computation, in float64."""
 
 import math
 
@@ -14,7 +14,7 @@ both_versions = pytest.mark.parametrize("version", ["v1", "v2"])
 
 
 def made(c: int = 4, clusters: int = 3, **options: object) -> VladPool:
-    """A float64 pool whose words, weights and biases have nothing to do with each other, as after training."""
+    """Make a float64 pool with unrelated words, weights and biases, as after training."""
     torch.manual_seed(0)
     pool = VladPool(c, clusters=clusters, **options).double()
     with torch.no_grad():
@@ -28,7 +28,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def residuals(pool: VladPool, x: Tensor) -> Tensor:
-    """V (b, k, c), every (position, word, channel) written out."""
+    """Compute V (b, k, c) from all positions, words and channels."""
     x = unit(x) if pool.pre_l2 else x
     bias = 0 if pool.assign_bias is None else pool.assign_bias
     a = torch.softmax(x @ pool.assign_weight.T + bias, -1)
@@ -36,7 +36,7 @@ def residuals(pool: VladPool, x: Tensor) -> Tensor:
 
 
 def set_alpha(pool: VladPool, words: Tensor, alpha: float) -> None:
-    """The tied parameters of the second version."""
+    """Return the initial parameters of the second version."""
     with torch.no_grad():
         pool.centers.copy_(words)
         pool.assign_weight.copy_(2 * alpha * words)
@@ -62,7 +62,7 @@ def test_gradients_of_features_and_parameters(version: str) -> None:
         torch.testing.assert_close(f, e)
 
 
-def test_e1_sharp_assignment_is_hard_vlad() -> None:
+def test_sharp_assignment_is_hard_vlad() -> None:
     pool, x, words = made(version="v2"), features(2, 30, 4), unit(features(1, 3, 4, seed=1)[0])
     set_alpha(pool, words, 1e6)
     expected = torch.zeros(2, 3, 4, dtype=torch.float64)
@@ -73,7 +73,7 @@ def test_e1_sharp_assignment_is_hard_vlad() -> None:
     torch.testing.assert_close(pool(x), unit(unit(expected).flatten(1)))
 
 
-def test_e1_second_version_assigns_by_distance() -> None:
+def test_second_version_assigns_by_distance() -> None:
     pool, x, words = made(version="v2"), features(2, 9, 4), features(1, 3, 4, seed=1)[0]
     set_alpha(pool, words, 0.7)
     a = torch.softmax(-0.7 * torch.cdist(unit(x), words).square(), -1)
@@ -81,7 +81,7 @@ def test_e1_second_version_assigns_by_distance() -> None:
     torch.testing.assert_close(pool(x), unit(unit(v).flatten(1)))
 
 
-def test_e1_features_upon_a_word_leave_it_no_residual() -> None:
+def test_features_equal_to_a_word_have_no_residual() -> None:
     pool, words = made(version="v2", pre_l2=False), features(1, 3, 4, seed=1)[0]
     set_alpha(pool, words, 1.0)
     z = pool(words[1].expand(2, 9, 4)).unflatten(1, (3, 4))
@@ -89,20 +89,20 @@ def test_e1_features_upon_a_word_leave_it_no_residual() -> None:
     assert (z[:, ::2].norm(dim=-1) > 0.5).all()
 
 
-def test_e1_one_word_sums_the_residuals() -> None:
+def test_one_word_sums_the_residuals() -> None:
     pool, x = made(clusters=1), features(2, 9, 4)
     total = unit(x).sum(1) - 9 * pool.centers
     torch.testing.assert_close(pool(x), unit(unit(total)))
 
 
-def test_weights_amount_to_repeated_positions() -> None:
+def test_integer_weights_equal_repeated_positions() -> None:
     pool, x = made(), features(2, 3, 4)
     weights = torch.tensor([[1.0, 1.0, 2.0]] * 2, dtype=torch.float64)
     torch.testing.assert_close(pool(x, weights=weights), pool(x[:, [0, 1, 2, 2]]))
 
 
 @both_versions
-def test_the_start_from_data(version: str) -> None:
+def test_init_from_data(version: str) -> None:
     pool, x = VladPool(4, clusters=5, version=version).double(), features(1, 200, 4)[0]
     words = KMeans(5, n_init=1, random_state=0).fit(unit(x).numpy())
     centers = torch.from_numpy(words.cluster_centers_)
@@ -119,7 +119,7 @@ def test_the_start_from_data(version: str) -> None:
         torch.testing.assert_close(pool.assign_bias.detach(), -alpha * centers.square().sum(-1))
 
 
-def test_the_default_start_clusters_by_itself() -> None:
+def test_init_from_data_clusters_by_default() -> None:
     corners = torch.eye(3, dtype=torch.float64)
     x = corners.repeat(20, 1) + 0.01 * features(1, 60, 3)[0]
     pool = VladPool(3, clusters=3).double()

@@ -11,12 +11,12 @@ def vectors(b: int = 4, d: int = 10) -> Tensor:
     return features(b, 1, d).squeeze(1)
 
 
-def test_nothing_is_the_identity() -> None:
+def test_an_empty_chain_is_the_identity() -> None:
     z = vectors()
     assert make_normalization(None, 10)(z) is z
 
 
-def test_l2_gives_unit_length_at_any_scale_and_leaves_zero() -> None:
+def test_l2_gives_unit_length_at_any_scale_and_keeps_zero() -> None:
     l2, z = make_normalization("l2", 10), vectors()
     expected = z / torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     for scale in (1e-200, 1.0, 1e200):
@@ -28,7 +28,7 @@ def test_l2_has_the_right_gradient() -> None:
     assert torch.autograd.gradcheck(make_normalization("l2", 10), vectors().requires_grad_())
 
 
-def test_epn_is_the_signed_root_at_unit_length() -> None:
+def test_epn_is_the_signed_root_scaled_to_unit_length() -> None:
     z = vectors()
     root = z.sign() * z.abs().sqrt()
     expected = root / torch.linalg.vector_norm(root, dim=-1, keepdim=True)
@@ -47,7 +47,7 @@ def test_a_chain_runs_in_order() -> None:
 
 
 @pytest.mark.parametrize("normalize", ["epn", "l2", "bn", ("epn", "bn")])
-def test_a_pool_ends_with_it_and_zero_maps_stay_finite(normalize: object) -> None:
+def test_a_pool_with_normalization_is_finite_on_zero_maps(normalize: object) -> None:
     pool = create_pool("cov", 4, normalize=normalize)
     x = torch.zeros(2, 4, 3, 3, requires_grad=True)
     z = pool(x)
@@ -55,6 +55,6 @@ def test_a_pool_ends_with_it_and_zero_maps_stay_finite(normalize: object) -> Non
     assert z.isfinite().all() and x.grad.isfinite().all()
 
 
-def test_an_unknown_one_is_refused() -> None:
+def test_an_unknown_normalization_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`normalize` must be one of .*; got 'bnn'.*did you mean 'bn'"):
         create_pool("cov", 4, normalize=("epn", "bnn"))

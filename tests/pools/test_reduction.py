@@ -13,7 +13,7 @@ def maps(b: int, c: int, h: int, w: int) -> torch.Tensor:
     return features(b, h * w, c).mT.unflatten(-1, (h, w)).contiguous()
 
 
-def test_without_widths_it_passes_through() -> None:
+def test_without_widths_it_is_the_identity() -> None:
     x, reduction = maps(2, 6, 3, 3), Reduction(6, None)
     assert reduction(x) is x
     assert reduction.out_features == 6 and not list(reduction.parameters())
@@ -57,7 +57,7 @@ def test_identity_weights_give_the_covariance_of_a_channel_subset(chain: int | t
     torch.testing.assert_close(pool(x), create_pool("cov", 3)(x[:, :3]))
 
 
-def test_a_mask_in_training_leaves_masked_positions_out_of_the_running_statistics() -> None:
+def test_in_training_running_statistics_ignore_masked_positions() -> None:
     x = maps(2, 6, 4, 4)
     mask = torch.rand(2, 4, 4) < 0.6
     masked, plain = Reduction(6, 4).double(), Reduction(6, 4).double()
@@ -68,7 +68,7 @@ def test_a_mask_in_training_leaves_masked_positions_out_of_the_running_statistic
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_mask_in_eval_uses_and_keeps_the_running_statistics() -> None:
+def test_in_evaluation_a_mask_uses_the_running_statistics_unchanged() -> None:
     x, reduction = maps(2, 6, 4, 4), Reduction(6, 4).double().eval()
     before = [b.clone() for b in reduction.buffers()]
     mask = torch.rand(2, 16) < 0.6
@@ -84,7 +84,7 @@ def test_widths_must_be_positive_integers(width: object, error: type[Exception])
         Reduction(8, width)
 
 
-def test_relu6_takes_the_place_of_relu() -> None:
+def test_relu6_replaces_relu() -> None:
     pool = create_pool("avg", 3, reduce_to=3, reduce_activation="relu6").eval()
     nn.init.eye_(pool.reduce[0].convolutions[0].weight.squeeze(-1).squeeze(-1))
     pool.reduce[0].norms[0].eps = 0.0

@@ -1,4 +1,4 @@
-"""The option `shrinkage` of the covariance pools, against scikit-learn's estimate in their place; vN-MLE of `mpn`."""
+"""The option `shrinkage` of the covariance pools, against scikit-learn's estimates; vN-MLE of `mpn`."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ every_shrinkage = pytest.mark.parametrize("shrinkage", SHRINKAGES)
 
 
 def expected(name: str, x: Tensor, shrinkage: str) -> Tensor:
-    """What a pool should make of each item of x, its covariance taken from scikit-learn."""
+    """Compute the expected vector of each image from scikit-learn's covariance."""
     rows, columns = torch.triu_indices(x.shape[-1], x.shape[-1])
     vectors = []
     for item in x:
@@ -100,7 +100,7 @@ def test_wrong_use_is_refused(name: str) -> None:
 @pytest.mark.parametrize("gamma", [0.3, 0.75, 1.0, 2.0])
 @pytest.mark.parametrize("n", [5, 40])
 def test_vn_mle_solves_its_quadratic_equation(n: int, gamma: float) -> None:
-    """gamma P^2 + (1 - gamma) P = Sigma, of the positive root."""
+    """gamma P^2 + (1 - gamma) P = Sigma, with the positive root."""
     x = features(2, n, 8)
     p = covpool.ops.unvech(create_pool("mpn", 8, gamma=gamma)(x))
     sigma = torch.from_numpy(np.stack([np.cov(item.numpy().T, bias=True) for item in x]))

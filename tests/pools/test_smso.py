@@ -1,4 +1,4 @@
-"""Statistically motivated pooling: its identity, its statistics, its published start, in float64 (METHODS B4)."""
+"""Statistically motivated pooling: its identity, statistics and published initialization, in float64."""
 
 import copy
 
@@ -12,7 +12,7 @@ from covpool.pools import StatisticalPool
 
 
 def before_normalization(pool: StatisticalPool, x: Tensor, **positions: Tensor) -> Tensor:
-    """sqrt(2 z) of features as they are: both batch norms in eval at their start, up to their eps."""
+    """Return sqrt(2 z) of unchanged features: both batch norms are the identity, up to their eps."""
     pool = copy.deepcopy(pool).eval()
     pool.feature_norm.eps = pool.norm.eps = 0.0
     return pool(x, **positions)
@@ -23,14 +23,14 @@ def small(c: int = 5, p: int = 7, **options: object) -> StatisticalPool:
     return StatisticalPool(c, p=p, **options).double()
 
 
-def test_b4_is_the_diagonal_of_the_projected_covariance() -> None:
+def test_is_the_diagonal_of_the_projected_covariance() -> None:
     x, pool = features(2, 12, 5) + 1, small()
     w = pool.weight.detach().numpy()
     z = np.stack([np.diag(w.T @ np.cov(item.T) @ w) for item in x.numpy()])
     torch.testing.assert_close(before_normalization(pool, x), torch.from_numpy(np.sqrt(2 * z)))
 
 
-def test_b4_identity_weights_give_the_variances() -> None:
+def test_identity_weights_give_the_variances() -> None:
     x, pool = features(2, 12, 5) + 1, small(p=5)
     with torch.no_grad():
         pool.weight.copy_(torch.eye(5))
@@ -54,7 +54,7 @@ def test_both_batch_norms_in_training() -> None:
     torch.testing.assert_close(pool(x), expected)
 
 
-def test_in_training_the_statistics_of_features_count_kept_positions_only() -> None:
+def test_in_training_the_batch_statistics_use_kept_positions_only() -> None:
     x, pool = 3 * features(6, 12, 5) + 1, small()
     mask = torch.arange(12).expand(6, 12) < 8
     sliced = copy.deepcopy(pool)
@@ -63,7 +63,7 @@ def test_in_training_the_statistics_of_features_count_kept_positions_only() -> N
         torch.testing.assert_close(ours, theirs)
 
 
-def test_b4_statistics_of_gaussian_features() -> None:
+def test_statistics_of_gaussian_features() -> None:
     """(M - 1) z_j / (w_j^T Sigma w_j) is chi-squared, M - 1 degrees; its double has a root near N(sqrt(2M - 3), 1)."""
     m, images, pool = 51, 4000, small(c=3, p=4)
     mixing = torch.tensor([[1.0, 0.0, 0.0], [0.7, 2.0, 0.0], [-0.3, 0.4, 0.5]], dtype=torch.float64)
@@ -79,7 +79,7 @@ def test_b4_statistics_of_gaussian_features() -> None:
 
 
 @pytest.mark.parametrize("centered", [True, False])
-def test_published_start_and_parameter_count(centered: bool) -> None:
+def test_published_initialization_and_parameter_count(centered: bool) -> None:
     torch.manual_seed(0)
     pool = StatisticalPool(512, reduce_to=256, centered=centered)
     p = pool.out_features
@@ -96,7 +96,7 @@ def test_published_start_and_parameter_count(centered: bool) -> None:
 def test_gradients_of_features_and_parameters(centered: bool) -> None:
     pool, x = small(c=3, p=2, centered=centered), features(3, 6, 3).requires_grad_()
     with torch.no_grad():
-        pool.weight *= 100  # away from the published guard of the root at zero
+        pool.weight *= 100  # large enough that the guard of the root at zero has no effect
     names, values = zip(*((k, v.detach().requires_grad_()) for k, v in pool.named_parameters()), strict=True)
 
     def pooled(x: Tensor, *values: Tensor) -> Tensor:

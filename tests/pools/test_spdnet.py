@@ -1,4 +1,4 @@
-"""The manifold network against numpy and scipy, its weights on their manifold, in float64 (METHODS B5)."""
+"""SPDNet layers against numpy and scipy, and orthonormal weights, in float64."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ def make(c: int = 8, **options: object) -> ManifoldPool:
 def direct(
     pool: ManifoldPool, x: Tensor, *, regularizer: float = 1e-4, bounds: tuple[float, float] = (1e-4, 1e4), **_: object
 ) -> Tensor:
-    """Layer by layer with numpy, image by image, with the published numbers."""
+    """Compute all layers with numpy and the published constants, image by image."""
     result = []
     for item in x.numpy():
         a = np.cov(item.T)
@@ -48,7 +48,7 @@ def test_equals_the_layers_one_by_one(options: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-4, 0.01, 100.0, 1e4])
-def test_b5_eigenvalues_at_both_published_bounds(scale: float) -> None:
+def test_eigenvalues_at_both_published_bounds(scale: float) -> None:
     x, pool = scale * features(2, 30, 8), make()
     expected = direct(pool, x)
     torch.testing.assert_close(pool(x), expected, rtol=1e-9, atol=1e-9)
@@ -57,14 +57,14 @@ def test_b5_eigenvalues_at_both_published_bounds(scale: float) -> None:
         torch.testing.assert_close(expected, outside[scale] * torch.eye(4).double().flatten().expand(2, 16))
 
 
-def test_triangle_is_a_part_of_the_whole() -> None:
+def test_the_triangle_is_part_of_the_full_vector() -> None:
     x = features(2, 30, 8)
     whole = make()(x).unflatten(1, (4, 4))
     rows, columns = np.triu_indices(4)
     torch.testing.assert_close(make(vectorization="triangle")(x), whole[:, rows, columns])
 
 
-def test_b5_identity_weights_give_the_logarithm_of_the_covariance() -> None:
+def test_identity_weights_give_the_logarithm_of_the_covariance() -> None:
     x, pool = features(1, 30, 6), make(6, dims=(6,), regularizer=0.0)
     with torch.no_grad():
         pool.maps[0].parameter.copy_(torch.eye(6))
@@ -72,13 +72,13 @@ def test_b5_identity_weights_give_the_logarithm_of_the_covariance() -> None:
     torch.testing.assert_close(torch.from_numpy(linalg.expm(z.numpy())), torch.from_numpy(np.cov(x[0].numpy().T)))
 
 
-def test_b5_result_is_the_logarithm_of_a_positive_definite_matrix_between_the_bounds() -> None:
+def test_result_is_the_logarithm_of_a_positive_definite_matrix_between_the_bounds() -> None:
     z = make(dims=(5,))(1e3 * features(2, 3, 8)).unflatten(1, (5, 5))
     values = torch.linalg.eigvalsh(torch.linalg.matrix_exp(z))
     assert (values >= 1e-4 * (1 - 1e-9)).all() and (values <= 1e4 * (1 + 1e-9)).all()
 
 
-def test_b5_gradients_of_the_bilinear_map() -> None:
+def test_gradients_of_the_bilinear_map() -> None:
     """dl/dSigma = W G W^T and dl/dW = Sigma W (G + G^T) for any G."""
     bilinear = make(manifold="free").maps[0]
     x, g = features(1, 20, 8), features(1, 4, 4, seed=1)
@@ -92,9 +92,9 @@ def test_b5_gradients_of_the_bilinear_map() -> None:
 @pytest.mark.parametrize("manifold", ["stiefel", "free"])
 @pytest.mark.parametrize("n", [3, 30])
 def test_gradients_of_features_and_weights(n: int, manifold: str) -> None:
-    """Also of a singular covariance, and with eigenvalues clipped on both sides."""
+    """Includes a singular covariance, and eigenvalues clipped on both sides."""
     pool, x = make(5, dims=(4, 3), manifold=manifold, bounds=(0.05, 1.3)), features(1, n, 5).requires_grad_()
-    # Orthonormal columns keep eigenvalues at the lower bound, where a free step has a kink: hence a little larger.
+    # Eigenvalues at the lower bound have a kink, so the features are scaled up a little.
     factor = 1.2 if manifold == "free" else 1.0
     weights = tuple((factor * bilinear.parameter.detach()).requires_grad_() for bilinear in pool.maps)
 
@@ -104,7 +104,7 @@ def test_gradients_of_features_and_weights(n: int, manifold: str) -> None:
     assert torch.autograd.gradcheck(pooled, (x, *weights), atol=1e-6)
 
 
-def test_published_start_is_orthonormal() -> None:
+def test_initial_weights_are_orthonormal() -> None:
     for manifold in ("stiefel", "free"):
         w = make(16, manifold=manifold).maps[0].weight
         assert w.shape == (16, 8)

@@ -20,7 +20,7 @@ def make(c: int = 5, **options: object) -> SingularPowerPool:
 
 
 def normalized(a: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-    """One step from `start`, or all singular values."""
+    """Take one power iteration from `start`, or raise all singular values."""
     if start is None:
         u, s, vh = np.linalg.svd(a)
         s[s <= len(s) * np.spacing(s[0])] = 0
@@ -84,7 +84,7 @@ def test_gradients_in_features_and_parameters(options: dict[str, object]) -> Non
 
 @pytest.mark.parametrize("centering", ["channel", "released"])
 def test_weights_of_the_positions(centering: str) -> None:
-    """A weight of two is the same position twice."""
+    """A weight of two equals the same position twice."""
     x, pool = features(2, 6, 5), make(centering=centering)
     weights = torch.tensor([1.0, 2.0, 1.0, 1.0, 2.0, 1.0]).double().expand(2, 6)
     torch.testing.assert_close(pool(x, weights=weights), pool(x.repeat_interleave(weights[0].long(), 1)))
