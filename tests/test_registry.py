@@ -164,7 +164,7 @@ def test_rebuilding_a_network_imports_no_installed_plugin(tmp_path: Path, monkey
     install(monkeypatch, write_plugin(tmp_path, monkeypatch, PLUGIN.format(name="sixth")))
     with torch.device("meta"):
         architecture = covpool.attach("torchvision/resnet18", "avg", num_classes=2).architecture
-        with pytest.raises(covpool.CovpoolError, match="no pool named 'sixth'.*--plugin MODULE"):
+        with pytest.raises(covpool.CovpoolError, match=r"no pool named 'sixth'.*--plugin MODULE"):
             rebuild(replace(architecture, pool="sixth"))
         assert "sixth" in covpool.list_pools(), "the plugin itself works"
         rebuild(replace(architecture, pool="sixth"))
