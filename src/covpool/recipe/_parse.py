@@ -41,7 +41,7 @@ def read_about(source: str | Path) -> str:
     """Return the text `about` of a recipe, without reading or checking its other settings.
 
     >>> read_about("demo").split()[0]
-    'the'
+    'The'
     """
     return str(read_tables(source).get("about", ""))
 
