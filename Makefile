@@ -1,9 +1,9 @@
-# make demo: set everything up and show covpool at work.   make test: set everything up and run every check.
+# make demo: install everything and run the demo.   make test: install everything and run all checks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# One thread per test process: the processes share the cores.
+# Each test process uses one thread, because the processes share the cores.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: demo test lint clean

@@ -1,6 +1,7 @@
-"""Without a GPU, Triton interprets the kernels: it must be told before anything, torch's compiler too, imports it.
+"""Settings for all tests.
 
-A shell that starts the tests in the background makes them ignore Ctrl-C; those that interrupt a program need it back.
+Without a GPU, Triton interprets the kernels. The variable must be set before anything imports Triton, torch included.
+A shell that starts the tests in the background makes them ignore Ctrl-C, which some tests send.
 """
 
 import os

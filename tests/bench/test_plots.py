@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from covpool import CovpoolError
 from covpool.bench._plots import plot_curves, plot_throughput, read_records
 
 
@@ -34,6 +35,12 @@ def test_curves_are_drawn_from_the_records_of_their_suite(tmp_path: Path) -> Non
 def test_a_file_without_curves_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="covpool bench curves"):
         plot_curves([record("a", (1, 1, 1), 1.0, "isqrt")], tmp_path / "curves.png")
+
+
+def test_a_broken_line_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text("{}\n{half")
+    with pytest.raises(CovpoolError, match="one JSON object per line"):
+        read_records(tmp_path / "records.jsonl")
 
 
 def test_throughput_is_drawn_from_training_steps(tmp_path: Path) -> None:

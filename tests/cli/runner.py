@@ -1,4 +1,4 @@
-"""Running the command line as a shell would."""
+"""Run the command line inside the test process."""
 
 from typer.testing import CliRunner, Result
 
@@ -10,7 +10,7 @@ def run(*arguments: object) -> Result:
 
 
 def refused(*arguments: object) -> str:
-    """The one line a mistake ends in."""
+    """The line that a mistake ends in."""
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("covpool: ")

@@ -14,6 +14,6 @@ def test_it_shows_the_installation_and_tests_it() -> None:
 
 
 @pytest.mark.parametrize(("tile", "said"), [(128, "tiles of 128"), (64, "tiles of 64"), (0, "torch's")])
-def test_it_says_whether_the_kernels_run(tile: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_shows_whether_the_kernels_run(tile: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covpool.kernels.largest_tile", lambda device: tile)
     assert said in doctor._kernels()

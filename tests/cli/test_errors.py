@@ -1,8 +1,9 @@
-"""Mistakes end in a line, faults in a traceback, Ctrl-C in a word."""
+"""Mistakes end in one line, bugs in a traceback."""
 
 from collections.abc import Callable
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner, Result
 
@@ -36,25 +37,36 @@ def left() -> None:
     raise typer.Exit(3)
 
 
-@pytest.mark.parametrize(("command", "said"), [(mistake, "did you mean 'isqrt'"), (no_file, "/nowhere/at/all")])
+def no_memory() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. More text.")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (mistake, "did you mean 'isqrt'"),
+        (no_file, "/nowhere/at/all"),
+        (no_memory, "the GPU is out of memory (CUDA out of memory): use smaller batches"),
+    ],
+)
 def test_mistakes_are_one_line(command: Callable[[], None], said: str) -> None:
     result = run(command)
     assert result.exit_code == 2 and said in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_a_fault_of_the_program_keeps_its_traceback() -> None:
+def test_a_bug_keeps_its_traceback() -> None:
     assert isinstance(run(fault).exception, ValueError)
 
 
-def test_a_traceback_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_ask_for_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COVPOOL_TRACEBACK", "1")
     assert isinstance(run(mistake).exception, ValueError)
 
 
-def test_stopped_by_the_user() -> None:
+def test_ctrl_c() -> None:
     result = run(stopped)
     assert result.exit_code == 130 and result.stderr == "stopped\n"
 
 
-def test_exit_codes_of_commands_stay() -> None:
+def test_exit_codes_of_commands_are_kept() -> None:
     assert run(left).exit_code == 3

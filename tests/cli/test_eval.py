@@ -43,12 +43,12 @@ def test_accuracy_with_interval_and_worst_classes(checkpoint: Path, root: Path, 
     assert f"{found['top1']:.2%}" in result.output
 
 
-def test_the_data_of_the_recipe_is_taken_by_default(checkpoint: Path) -> None:
+def test_the_data_set_of_the_recipe_is_the_default(checkpoint: Path) -> None:
     result = run("eval", checkpoint, checkpoint, "--workers", 0, "--device", "cpu", "--crops", 10)
     assert result.exit_code == 0 and "12 images; ten crops; calibration" in result.output
 
 
-def test_parts_and_split_of_another_data_set_are_not_those_of_the_recipe(tmp_path: Path) -> None:
+def test_another_data_set_does_not_use_the_split_of_the_recipe(tmp_path: Path) -> None:
     network, path = covpool.attach("test_resnet", "avg", 3), tmp_path / "model.safetensors"
     trained = Data(name="dtd", root="textures", split=7, train_on="train+val", test_on="test")
     covpool.save(network, path, data=data_split(trained))
@@ -67,45 +67,45 @@ def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "train_test_split.txt" in refused("eval", checkpoint, "--data", f"cub:{root}")
     assert "one official split; got 3 for 'folder'" in refused("eval", checkpoint, "--split", 3)
     assert "--workers must be 0" in refused("eval", checkpoint, "--workers", -1)
-    (root / "test" / "class1" / "test_1_0.png").write_text("not an image")  # which is refused when it is read
+    (root / "test" / "class1" / "test_1_0.png").write_text("not an image")  # refused only when it is read
     assert "the image numbers of inat2018" in refused(
         "eval", checkpoint, "--workers", 0, "--submission", tmp_path / "answers.csv"
     )
 
 
 def test_predictions_as_table_and_json(checkpoint: Path, root: Path) -> None:
-    pictures = sorted((root / "test" / "class1").iterdir())
-    table = run("predict", checkpoint, pictures[0], "--top", 2, "--device", "cpu")
+    images = sorted((root / "test" / "class1").iterdir())
+    table = run("predict", checkpoint, images[0], "--top", 2, "--device", "cpu")
     assert table.exit_code == 0 and "%" in table.output
     result = run("predict", checkpoint, root / "test" / "class1", "--json", "--device", "cpu")
     lines = [json.loads(line) for line in result.output.splitlines()]
-    assert [line["image"] for line in lines] == [str(path) for path in pictures]
+    assert [line["image"] for line in lines] == [str(path) for path in images]
     for line in lines:
         values = [entry["probability"] for entry in line["classes"]]
         assert sum(values) == pytest.approx(1, abs=1e-5) and values == sorted(values, reverse=True)
 
 
-def test_a_broken_picture_is_named_and_the_others_are_predicted(checkpoint: Path, root: Path) -> None:
-    pictures = sorted((root / "test" / "class1").iterdir())
-    break_image(pictures[1])
-    result = run("predict", checkpoint, *pictures, "--json", "--device", "cpu")
+def test_a_broken_image_is_named_and_the_others_are_predicted(checkpoint: Path, root: Path) -> None:
+    images = sorted((root / "test" / "class1").iterdir())
+    break_image(images[1])
+    result = run("predict", checkpoint, *images, "--json", "--device", "cpu")
     lines = [json.loads(line) for line in result.output.splitlines()]
-    assert result.exit_code == 1 and len(lines) == len(pictures)
+    assert result.exit_code == 1 and len(lines) == len(images)
     assert "error" in lines[1] and lines[0]["classes"] and lines[2]["classes"]
 
 
-def test_a_broken_picture_is_refused_with_the_option_that_skips_it(checkpoint: Path, root: Path) -> None:
+def test_a_broken_image_is_refused_and_skip_broken_suggested(checkpoint: Path, root: Path) -> None:
     (root / "test" / "class1" / "test_1_0.png").write_text("not an image")
     said = refused("eval", checkpoint, "--workers", 0, "--device", "cpu")
     assert "test_1_0.png cannot be read (not an image, or damaged)" in said and "add --skip-broken" in said
     assert "11 images; 1 skipped" in run("eval", checkpoint, "--workers", 0, "--skip-broken").output
 
 
-def test_names_in_brackets_are_shown_as_they_are(checkpoint: Path, root: Path, tmp_path: Path) -> None:
-    picture = next((root / "test" / "class1").iterdir())
+def test_names_with_brackets_are_shown_literally(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    image = next((root / "test" / "class1").iterdir())
     odd = tmp_path / "[red]bird[" / "] ä.png"
     odd.parent.mkdir()
-    odd.write_bytes(picture.read_bytes())
+    odd.write_bytes(image.read_bytes())
     result = run("predict", checkpoint, odd, "--device", "cpu")
     assert result.exit_code == 0 and "[red]bird[/] ä.png" in result.output
 

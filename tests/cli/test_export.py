@@ -46,12 +46,12 @@ def test_mistakes(checkpoint: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(), ("--size", 32, "--size", 64)], ids=["the default sizes", "two sizes"])
-def test_a_network_of_one_size_says_which_to_give(size: tuple[object, ...], checkpoint: Path) -> None:
+def test_a_network_with_a_fixed_size_asks_for_it(size: tuple[object, ...], checkpoint: Path) -> None:
     result = run("export", checkpoint, "--to", "pt2", *size)
     assert result.exit_code == 2 and "if it takes one size only" in result.stderr
 
 
-def test_an_eigen_decomposition_offers_its_equivalent(tmp_path: Path) -> None:
+def test_an_equivalent_is_suggested_for_eigen_decompositions(tmp_path: Path) -> None:
     options = {"img_size": 32, "patch_size": 8, "depth": 1}
     network = covpool.attach("vit_tiny_patch16_224", "mpn", 2, reduce_to=8, backbone_options=options)
     covpool.save(network, tmp_path / "mpn.safetensors")

@@ -18,13 +18,13 @@ def test_all_pools_blocks_and_networks_are_listed() -> None:
         assert name in result.output
 
 
-def test_names_of_models_one_a_line() -> None:
+def test_models_are_printed_one_per_line() -> None:
     result = run("list", "--models", "resnet50_isqrt_*")
     assert result.output.split() == covpool.list_models("resnet50_isqrt_*")
     assert "no model matches" in refused("list", "--models", "lenet*")
 
 
-def test_recipes_and_what_they_are_about() -> None:
+def test_recipes_are_described() -> None:
     text = " ".join(run("list", "--recipes").output.split())
     assert "finetune-vgg16_bcnn" in text and "indoor67" in text
     assert "pool.alpha=[0.1" in text  # not taken for markup

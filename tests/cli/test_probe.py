@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
     return make_tree(tmp_path / "data", train=8)
 
 
-def test_a_table_a_record_a_plot_and_no_work_twice(root: Path, tmp_path: Path) -> None:
+def test_results_are_shown_kept_and_reused(root: Path, tmp_path: Path) -> None:
     record, plot, markdown = (tmp_path / name for name in ("out/probe.jsonl", "probe.png", "probe.md"))
     files = ("--json", record, "--plot", plot, "--markdown", markdown, "--device", "cpu")
     result = run("probe", "--data", root, *SETTINGS, "pools=[avg,isqrt:iterations=3,lrbp:bottleneck=99]", *files)
@@ -46,8 +46,8 @@ def test_mistakes(root: Path, tmp_path: Path) -> None:
     assert "did you mean 'isqrt'" in refused("probe", "--data", root, "backbone=test_resnet", "pools=isqr")
     assert "no folder" in refused("probe", "--data", tmp_path / "none", "backbone=test_resnet")
     assert "key=value" in refused("probe", "--data", root, "isqrt")
-    picture = ("--plot", tmp_path / "p.xyz", "--json", tmp_path / "p.jsonl")
-    assert "p.xyz" in refused("probe", "--data", root, "backbone=test_resnet", *picture)
+    plot = ("--plot", tmp_path / "p.xyz", "--json", tmp_path / "p.jsonl")
+    assert "p.xyz" in refused("probe", "--data", root, "backbone=test_resnet", *plot)
     assert not (tmp_path / "p.jsonl").exists()
 
 

@@ -6,7 +6,7 @@ from covpool.engine.training._run_folder import claim_run_folder
 from tiny import make_tree, tiny_recipe
 
 
-def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
+def test_report_of_a_run_without_checkpoint(tmp_path: Path) -> None:
     claim_run_folder(tmp_path / "run", tiny_recipe(make_tree(tmp_path / "tree", train=1, test=1)))
     result = run("report", tmp_path / "run", "--device", "cpu")
     assert result.exit_code == 0, result.output
@@ -14,11 +14,11 @@ def test_report_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
     assert "there is no checkpoint" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_run_is_refused(tmp_path: Path) -> None:
     assert "is not the folder of a run: it has no recipe.toml" in refused("report", tmp_path)
 
 
-def test_data_that_were_moved(tmp_path: Path) -> None:
+def test_moved_data(tmp_path: Path) -> None:
     recipe = tiny_recipe(make_tree(tmp_path / "tree"))
     train(recipe, tmp_path / "run")
     (tmp_path / "tree").rename(tmp_path / "moved")

@@ -35,14 +35,14 @@ def test_a_block() -> None:
         assert text in result.output
 
 
-def test_a_model_stands_beside_the_row_of_the_paper() -> None:
+def test_a_model_is_compared_with_the_paper() -> None:
     result = run("show", "resnet50_isqrt_32k", "--no-measure")
     assert result.exit_code == 0
     for text in ("56.93M", "56,929,832", "6.31 G", "6.311 G", "6.445 G", "32,896", "22.14 / 6.22", "not measured"):
         assert text in result.output
 
 
-def test_a_model_is_measured_and_may_have_no_row_in_the_paper() -> None:
+def test_a_model_without_row_in_the_paper_is_measured() -> None:
     result = run("show", "alexnet_isqrt_2k", "--batch", "2", "--device", "cpu")
     assert result.exit_code == 0
     assert "not measured" not in result.output and "cpu, batch 2" in result.output

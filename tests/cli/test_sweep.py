@@ -18,7 +18,7 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Path) -> None:
+def test_a_failed_run_does_not_stop_the_sweep(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "swept"
     asked = ("sweep", recipe, "train.batch_size=[4,1000]", "seed=[0,1]", "--out", out)
     result = run(*asked)
@@ -40,7 +40,7 @@ def test_table_plot_and_a_failure_that_stops_nothing(recipe: Path, tmp_path: Pat
     assert again.exit_code == 1 and "1 of 4" not in again.output and "3 of 4" in again.output
 
 
-def test_a_sweep_of_failures_is_told_as_such(recipe: Path, tmp_path: Path) -> None:
+def test_a_sweep_with_failures_only(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "not" / "there"
     result = run("sweep", recipe, "seed=[0,1]", "data.root=/nope", "--out", out)
     assert result.exit_code == 1, result.output
@@ -49,7 +49,7 @@ def test_a_sweep_of_failures_is_told_as_such(recipe: Path, tmp_path: Path) -> No
     assert [line["status"] for line in runs] == ["failed", "failed"]
 
 
-def test_what_would_be_trained(recipe: Path, tmp_path: Path) -> None:
+def test_a_dry_run_lists_the_runs(recipe: Path, tmp_path: Path) -> None:
     result = run("sweep", recipe, "seed=[0,1]", "--out", tmp_path / "swept", "--dry-run")
     assert result.output.splitlines() == [str(tmp_path / "swept" / f"seed={s}") for s in (0, 1)]
     assert not (tmp_path / "swept").exists()

@@ -30,7 +30,7 @@ def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
     assert "cannot change in a resumed run" in refused("train", "--resume", folder, "optimizer.lr=1")
 
 
-def test_the_report_finds_data_that_were_moved(recipe: Path, tmp_path: Path) -> None:
+def test_the_report_finds_moved_data(recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert run("train", recipe, "--run", folder, "--no-report").exit_code == 0
     (tmp_path / "tree").rename(tmp_path / "moved")
@@ -44,7 +44,7 @@ def test_a_dry_run_prints_every_setting(recipe: Path, tmp_path: Path) -> None:
     assert tomllib.loads(result.stdout)["train"]["epochs"] == 7 and not (tmp_path / "run").exists()
 
 
-def test_runs_have_the_name_of_their_recipe(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_has_the_name_of_its_recipe(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("train", recipe, "name=mine", "--no-report").exit_code == 0
     assert (tmp_path / "runs" / "mine" / "best.safetensors").is_file()

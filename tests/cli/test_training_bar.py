@@ -5,7 +5,7 @@ from rich.console import Console
 from covpool.cli._training_bar import TrainingBar
 
 
-def test_what_is_said() -> None:
+def test_events_are_shown() -> None:
     screen = io.StringIO()
     with TrainingBar(Console(file=screen, width=160)) as bar:
         bar({"event": "stage", "step": 0, "total_steps": 20, "notes": ["the backbone from file.pth"]})
@@ -40,14 +40,14 @@ def test_what_is_said() -> None:
         assert words in said, words
 
 
-def test_nothing_is_left_of_a_bar_that_never_began() -> None:
+def test_a_bar_that_never_started_leaves_nothing() -> None:
     screen = io.StringIO()
     with TrainingBar(Console(file=screen)):
         pass
     assert not screen.getvalue().strip()
 
 
-def test_lines_are_not_broken_so_that_paths_can_be_copied() -> None:
+def test_long_paths_are_not_wrapped() -> None:
     screen, path = io.StringIO(), "birds/" + "a long name/" * 20 + "1.jpg"
     with TrainingBar(Console(file=screen, width=80)) as bar:
         bar({"event": "broken", "step": 10, "part": "train", "path": path})

@@ -13,7 +13,10 @@ AXES = ("images", "positions", "channels")
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """Read the records in a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        raise CovpoolError(f"{path} must have one JSON object per line; {error}: remove the broken line") from error
 
 
 def check_plot_path(path: Path) -> None:

@@ -91,7 +91,7 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     import torch
 
     from covpool._check import check_choice
-    from covpool.bench import check_plot_path, write_records
+    from covpool.bench import check_plot_path, read_records, write_records
 
     for suite in suites:
         check_choice("suite", suite, SUITES)
@@ -99,6 +99,7 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
         check_plot_path(plot)
     if json is not None:
         write_records(json, [], {})
+        read_records(json)
     if matmul_precision:
         check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
         torch.set_float32_matmul_precision(matmul_precision)
