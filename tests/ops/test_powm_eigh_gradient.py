@@ -43,10 +43,15 @@ def test_multiple_of_the_identity_in_closed_form(alpha: float) -> None:
 
 
 @every_alpha
-@every_normalization
-@pytest.mark.parametrize("n", [2, 5, 8, 9, 20])
+@pytest.mark.parametrize(
+    ("n", "normalization"),
+    [
+        *((2, None), (2, "spectral"), (5, None), (5, "frobenius"), (8, "spectral")),
+        *((8, "frobenius"), (9, None), (9, "spectral"), (20, "frobenius"), (20, None)),
+    ],
+)
 def test_through_the_features(n: int, alpha: float, normalization: str | None) -> None:
-    """Rank-deficient (n <= 8 channels) and not. At h = 1e-6 as A12 asks."""
+    """Rank-deficient (n <= 8 channels) and not."""
     x = features(1, n, 8)
     assert_gradient(lambda x: power(alpha, normalization)(covariance(x)), x, tol=1e-6)
 

@@ -1,9 +1,9 @@
 """The base class of covpool's autograd Functions, which makes every transform of torch work with them.
 
 A Function that defines `jvp` cannot be compiled, and one that does not define it has no forward-mode derivative. Each
-Function therefore has a subclass that adds `jvp`, and compilation uses the plain class. `forward` names all of its
-arguments: where no gradient is needed, torch (at least up to 2.11) counts them to decide whether the first one is the
-context.
+Function therefore gets a subclass with `tangent` as its `jvp`, and compilation uses the plain class. `forward` names
+all of its arguments: where no gradient is needed, torch (at least up to 2.11) counts them to decide whether the first
+one is the context.
 """
 
 from typing import Any
@@ -13,10 +13,16 @@ from torch import Tensor
 
 
 class Differentiable(torch.autograd.Function):
-    """A Function with an automatic vmap rule; `with_jvp` is its subclass with a forward-mode derivative."""
+    """A Function with an automatic vmap rule, whose forward-mode derivative is the static method `tangent`."""
 
     generate_vmap_rule = True
     with_jvp: type["Differentiable"]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "tangent" in cls.__dict__:
+            members = {"jvp": cls.__dict__["tangent"], "__module__": cls.__module__}
+            cls.with_jvp = type(f"{cls.__name__}WithJvp", (cls,), members)
 
     @classmethod
     def call(cls, *args: Any) -> Any:

@@ -47,16 +47,11 @@ class ByPolynomial(Differentiable):
         with outside_autocast(g):
             return adjoint(x, w, g, *ctx.options), None, None, None, None, None
 
-
-class _ByPolynomialJvp(ByPolynomial):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+    def tangent(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
         _constant_weights(dw is not None)
         x, w = ctx.saved_tensors
         return tangent(x, w, dx, *ctx.options)
-
-
-ByPolynomial.with_jvp = _ByPolynomialJvp
 
 
 class ByEigenvalues(Differentiable):
@@ -97,16 +92,11 @@ class ByEigenvalues(Differentiable):
                 dx = scaled_adjoint(dk, w)
         return dx, *[None] * 8
 
-
-class _ByEigenvaluesJvp(ByEigenvalues):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+    def tangent(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
         _constant_weights(dw is not None)
         x, w, *_ = ctx.saved_tensors
         return tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options)
-
-
-ByEigenvalues.with_jvp = _ByEigenvaluesJvp
 
 
 class ByKernels(Differentiable):
@@ -142,14 +132,9 @@ class ByKernels(Differentiable):
                 dx = isqrt.backward(x, w, a, mean, squares, g, form, iterations, postcomp, precision)
         return dx, *[None] * 9
 
-
-class _ByKernelsJvp(ByKernels):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
+    def tangent(ctx: Any, dx: Tensor, dw: Tensor | None, *_: None) -> Tensor:
         _constant_weights(dw is not None)
         x, w, *_ = ctx.saved_tensors
         form, iterations, postcomp, _ = ctx.options
         return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))
-
-
-ByKernels.with_jvp = _ByKernelsJvp

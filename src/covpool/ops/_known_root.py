@@ -29,13 +29,8 @@ class KnownRoot(Differentiable):
         with outside_autocast(g):
             return ctx.solve(s, z, g, ctx.steps), None, None, None
 
-
-class _KnownRootJvp(KnownRoot):
     @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
+    def tangent(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
         s, z = ctx.saved_tensors
         dz: Tensor = ctx.solve(s, z, ds, ctx.steps)
         return dz
-
-
-KnownRoot.with_jvp = _KnownRootJvp

@@ -70,18 +70,13 @@ class NewtonSchulzPair(Differentiable):
             _, _, dh, da = newton_schulz(jet, *ctx.options)
         return da, dh, None, None
 
-
-class _NewtonSchulzPairJvp(NewtonSchulzPair):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor | None, dh: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
+    def tangent(ctx: Any, da: Tensor | None, dh: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
         a, h = ctx.saved_tensors
         da = torch.zeros_like(a) if da is None else da
         dh = torch.zeros_like(a) if dh is None else dh
         jet = newton_schulz((a, h, da, dh), *ctx.options)
         return jet[2], jet[3]
-
-
-NewtonSchulzPair.with_jvp = _NewtonSchulzPairJvp
 
 
 def newton_schulz_pair(a: Tensor, h: Tensor, iterations: int, output: Output) -> tuple[Tensor, Tensor]:

@@ -29,15 +29,10 @@ class _SpdInverse(Differentiable):
         with outside_autocast(inverse):
             return g_log_determinant[..., None, None] * inverse - product(product(inverse, g_inverse), inverse)
 
-
-class _SpdInverseJvp(_SpdInverse):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor) -> tuple[Tensor, Tensor]:
+    def tangent(ctx: Any, da: Tensor) -> tuple[Tensor, Tensor]:
         (inverse,) = ctx.saved_tensors
         return -product(product(inverse, da), inverse), (inverse * da).sum((-2, -1))
-
-
-_SpdInverse.with_jvp = _SpdInverseJvp
 
 
 def spd_inverse(a: Tensor) -> tuple[Tensor, Tensor]:  # (..., r, r) -> (..., r, r), (...)

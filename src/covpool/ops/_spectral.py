@@ -98,10 +98,8 @@ class SpectralFunction(Differentiable):
                 dalpha = once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
         return da, dalpha, None, None, None
 
-
-class _SpectralFunctionJvp(SpectralFunction):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
+    def tangent(ctx: Any, da: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
         a, alpha, eigenvalues, u = ctx.saved_tensors
         dz = torch.zeros_like(u)
         if da is not None:
@@ -109,9 +107,6 @@ class _SpectralFunctionJvp(SpectralFunction):
         if dalpha is not None:
             dz = dz + dalpha * compose(u, slope_in_alpha(eigenvalues, alpha))
         return once(dz, a, alpha)
-
-
-SpectralFunction.with_jvp = _SpectralFunctionJvp
 
 
 class _Once(Differentiable):
@@ -131,16 +126,11 @@ class _Once(Differentiable):
             _refuse_second_derivative()
         return g, None, None
 
-
-class _OnceJvp(_Once):
     @staticmethod
-    def jvp(ctx: Any, dd: Tensor | None, da: Tensor | None, dalpha: Tensor | None) -> Tensor | None:
+    def tangent(ctx: Any, dd: Tensor | None, da: Tensor | None, dalpha: Tensor | None) -> Tensor | None:
         if da is not None or dalpha is not None:
             _refuse_second_derivative()
         return dd
-
-
-_Once.with_jvp = _OnceJvp
 
 
 def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:

@@ -36,15 +36,10 @@ class _Clip(Differentiable):
         with outside_autocast(g):
             return once(_derivative(eigenvalues, u, g, *ctx.options), s, None), None, None, None, None, None
 
-
-class _ClipJvp(_Clip):
     @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: None) -> Tensor:
+    def tangent(ctx: Any, ds: Tensor, *_: None) -> Tensor:
         s, eigenvalues, u = ctx.saved_tensors
         return once(_derivative(eigenvalues, u, ds, *ctx.options), s, None)
-
-
-_Clip.with_jvp = _ClipJvp
 
 
 @full_precision

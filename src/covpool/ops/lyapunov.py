@@ -40,19 +40,14 @@ class _Lyapunov(Differentiable):
             dq = _Lyapunov.call(a, g)
             return -(dq @ x.mT + x.mT @ dq), dq
 
-
-class _LyapunovJvp(_Lyapunov):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor | None, dq: Tensor | None) -> Tensor:
+    def tangent(ctx: Any, da: Tensor | None, dq: Tensor | None) -> Tensor:
         a, x = ctx.saved_tensors
         right = torch.zeros_like(x) if dq is None else dq
         if da is not None:
             right = right - (da @ x + x @ da)
         z: Tensor = _Lyapunov.call(a, right)
         return z
-
-
-_Lyapunov.with_jvp = _LyapunovJvp
 
 
 @full_precision
@@ -80,10 +75,16 @@ def lyapunov_solve(
     tensor([[0.5000, 0.2500],
             [0.2500, 0.1667]])
     """
+    a, q = check_equation(a, q)
+    x: Tensor = _Lyapunov.call(a, q)
+    return x
+
+
+def check_equation(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Check both sides of the equation; return sym(a) and q with the same leading dimensions."""
     check_square("a", a)
     check_square("q", q)
     if a.shape[-1] != q.shape[-1]:
         raise CovpoolError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
     a, q = torch.broadcast_tensors(symmetrize(a), at_least_float32(q))
-    x: Tensor = _Lyapunov.call(a, q)
-    return x
+    return a, q

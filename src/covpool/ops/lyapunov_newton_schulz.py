@@ -4,12 +4,11 @@ import torch
 from torch import Tensor
 
 from covpool._check import check_positive_int
-from covpool._check_tensors import check_square
-from covpool._errors import CovpoolError
-from covpool.ops.precision import at_least_float32, full_precision
+from covpool.ops.lyapunov import check_equation
+from covpool.ops.precision import full_precision
 from covpool.ops.product import product
 from covpool.ops.safe_division import reciprocal_or_zero
-from covpool.ops.symmetric import frobenius_norm, symmetrize
+from covpool.ops.symmetric import frobenius_norm
 
 
 def lyapunov_steps(
@@ -57,11 +56,7 @@ def lyapunov_newton_schulz(
     tensor([[0.5000, 0.2500],
             [0.2500, 0.1667]])
     """
-    check_square("a", a)
-    check_square("q", q)
     check_positive_int("steps", steps)
-    if a.shape[-1] != q.shape[-1]:
-        raise CovpoolError(f"`a` and `q` must have the same order; got {tuple(a.shape)} and {tuple(q.shape)}")
-    a, q = torch.broadcast_tensors(symmetrize(a), at_least_float32(q))
+    a, q = check_equation(a, q)
     scale = reciprocal_or_zero(frobenius_norm(a))
     return lyapunov_steps(a * scale, q * scale, steps)

@@ -96,10 +96,8 @@ class _DualPower(Differentiable):
                 dalpha = once((slope * (h * u).sum(-1)).sum(), k0, alpha)
         return dk0, dalpha, None, None, None, None, None
 
-
-class _DualPowerJvp(_DualPower):
     @staticmethod
-    def jvp(ctx: Any, dk0: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
+    def tangent(ctx: Any, dk0: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
         k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
         dz = torch.zeros_like(k0.mT @ k0)
         if dk0 is not None:
@@ -111,9 +109,6 @@ class _DualPowerJvp(_DualPower):
         if dalpha is not None:
             dz = dz + dalpha * compose(u.mT, slope_in_alpha(eigenvalues * t.squeeze(-1), alpha))
         return once(dz, k0, alpha)
-
-
-_DualPower.with_jvp = _DualPowerJvp
 
 
 def choose_power_form(n: int, c: int, weight_gradient: bool, exported: bool) -> GramForm:

@@ -76,12 +76,7 @@ class _SingularPower(Differentiable):
         with outside_autocast(g):
             return once(_derivative(s, u, vh, alpha, g), a, None), None, None, None, None
 
-
-class _SingularPowerJvp(_SingularPower):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor, *_: Any) -> Tensor:
+    def tangent(ctx: Any, da: Tensor, *_: Any) -> Tensor:
         a, s, u, vh, alpha = ctx.saved_tensors
         return once(_derivative(s, u, vh, alpha, da), a, None)
-
-
-_SingularPower.with_jvp = _SingularPowerJvp

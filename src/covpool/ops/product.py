@@ -24,16 +24,11 @@ class _Product(Differentiable):
             dy = product(x.mT, g) if ctx.needs_input_grad[1] else None
         return dx, dy
 
-
-class _ProductJvp(_Product):
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, dy: Tensor | None) -> Tensor | None:
+    def tangent(ctx: Any, dx: Tensor | None, dy: Tensor | None) -> Tensor | None:
         x, y = ctx.saved_tensors
         terms = ([] if dx is None else [product(dx, y)]) + ([] if dy is None else [product(x, dy)])
         return sum(terms[1:], terms[0])
-
-
-_Product.with_jvp = _ProductJvp
 
 
 def product(

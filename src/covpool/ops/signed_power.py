@@ -43,15 +43,10 @@ class _SignedPower(Differentiable):
         (z,) = ctx.saved_tensors
         return dy * _slope(z, *ctx.options), None, None
 
-
-class _SignedPowerJvp(_SignedPower):
     @staticmethod
-    def jvp(ctx: Any, dz: Tensor, *_: None) -> Tensor:
+    def tangent(ctx: Any, dz: Tensor, *_: None) -> Tensor:
         (z,) = ctx.saved_tensors
         return dz * _slope(z, *ctx.options)
-
-
-_SignedPower.with_jvp = _SignedPowerJvp
 
 
 @full_precision

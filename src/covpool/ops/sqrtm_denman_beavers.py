@@ -31,15 +31,10 @@ class _Inverse(Differentiable):
         with outside_autocast(g):
             return -product(product(inverse.mT, g), inverse.mT)
 
-
-class _InverseJvp(_Inverse):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor) -> Tensor:
+    def tangent(ctx: Any, da: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
         return -product(product(inverse, da), inverse)
-
-
-_Inverse.with_jvp = _InverseJvp
 
 
 @full_precision

@@ -41,15 +41,10 @@ class _Root(Differentiable):
         with outside_autocast(g):
             return once(_derivative(roots, u, g), s, None), None, None
 
-
-class _RootJvp(_Root):
     @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: None) -> Tensor:
+    def tangent(ctx: Any, ds: Tensor, *_: None) -> Tensor:
         s, roots, u = ctx.saved_tensors
         return once(_derivative(roots, u, ds), s, None)
-
-
-_Root.with_jvp = _RootJvp
 
 
 @full_precision

@@ -84,15 +84,10 @@ class _Root(Differentiable):
         with outside_autocast(g):
             return _adjoint(s, g, *ctx.options), None, None, None
 
-
-class _RootJvp(_Root):
     @staticmethod
-    def jvp(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
+    def tangent(ctx: Any, ds: Tensor, *_: Any) -> Tensor:
         (s,) = ctx.saved_tensors
         return _tangent(s, ds, *ctx.options)
-
-
-_Root.with_jvp = _RootJvp
 
 
 class _RootByKernels(Differentiable):
@@ -121,16 +116,11 @@ class _RootByKernels(Differentiable):
                 da = sqrtm.backward(a, g, iterations, postcomp, precision)
         return da, None, None, None
 
-
-class _RootByKernelsJvp(_RootByKernels):
     @staticmethod
-    def jvp(ctx: Any, da: Tensor, *_: Any) -> Tensor:
+    def tangent(ctx: Any, da: Tensor, *_: Any) -> Tensor:
         (a,) = ctx.saved_tensors
         iterations, postcomp, _ = ctx.options
         return _tangent(symmetrize(a), symmetrize(da), iterations, "trace", postcomp)
-
-
-_RootByKernels.with_jvp = _RootByKernelsJvp
 
 
 def sqrtm_newton_schulz(
