@@ -106,7 +106,7 @@ def test_inaturalist_s_answers_are_written_for_its_server(tmp_path: Path) -> Non
     assert run("eval", checkpoint, "--submission", answers, "--workers", 0).exit_code == 0
     head, *rows = answers.read_text().splitlines()
     assert head == "id,predicted" and len(rows) == 8
-    for number, row in enumerate(rows, start=17):  # 8 pictures of train and 8 of val have the numbers before
+    for number, row in enumerate(rows, start=17):  # 8 training and 8 validation images come first
         first, chosen = row.split(",")
         assert int(first) == number and len(set(chosen.split())) == 3 and set(chosen.split()) <= set("0123")
 

@@ -101,9 +101,9 @@ class TestSettings:
 
 
 class TestMaps:
-    def test_they_are_the_features_of_pictures_and_mirror_images(self, settings: Probe) -> None:
+    def test_features_of_images_and_flipped_images(self, settings: Probe) -> None:
         torch.manual_seed(0)
-        backbone = nn.Conv2d(3, 4, 3).double()  # not symmetric: a mirrored map is not the map of the mirror image
+        backbone = nn.Conv2d(3, 4, 3).double()  # not symmetric: a flipped map is not the map of the flipped image
         images = open_data(settings.data).train
         batches = EvalBatches(images, settings.augment, settings.data, batch_size=7)
         kept = compute_maps(
@@ -149,7 +149,7 @@ class TestFit:
         settings = PROBE.changed(epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
         settings = settings.changed(warmup_epochs=2.0, clip_norm=0.28)
         head = HeadSpec("avg", {}, 5, "auto", None, 3)
-        kept = Maps(torch.cat((maps, maps)), targets)  # the mirror image is the same, so the order has no influence
+        kept = Maps(torch.cat((maps, maps)), targets)  # flipped images are the same, so the order does not matter
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
 
         torch.manual_seed(4)
@@ -234,7 +234,7 @@ class TestChoice:
         targets = torch.arange(40) % 4
         parts = torch.stack([held_out(targets, 0.25, fold) for fold in range(4)])
         assert int(parts.sum()) == 4 * 8
-        assert int(parts.sum(0).max()) == 1  # no picture twice
+        assert int(parts.sum(0).max()) == 1  # no image twice
 
         def evaluate(lr: float, fold: int, part: Tensor, rest: Tensor) -> tuple[float, float]:
             assert torch.equal(rest, parts[fold].nonzero().flatten())

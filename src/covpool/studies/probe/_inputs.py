@@ -57,19 +57,19 @@ def make_maps(
 ) -> tuple[Maps, Maps]:
     """Compute the feature maps of the training images and their flipped copies, and of the test images."""
 
-    def compute(images: Images, what: str, mirrored: bool) -> Maps:
+    def compute(images: Images, what: str, flipped: bool) -> Maps:
         return compute_maps(
             backbone,
             EvalBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
-            flipped=mirrored,
+            flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
             on_progress=lambda _, done, total: on_progress(f"feature maps, {what}", done, total),
         )
 
-    def kept(images: Images, what: str, mirrored: bool) -> Maps:
-        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": mirrored}
-        maps = cached(folder, key, lambda: compute(images, what, mirrored), Maps)
+    def kept(images: Images, what: str, flipped: bool) -> Maps:
+        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": flipped}
+        maps = cached(folder, key, lambda: compute(images, what, flipped), Maps)
         return maps.to(device, keep=settings.keep)
 
     folder = Path(settings.cache) if settings.cache else None
