@@ -70,7 +70,7 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path, library: str) -> No
             else:
                 partial.write_bytes(bytes(1 << 20))
 
-    with pytest.raises(OSError, match=r"file.pt' cannot be written: File too large. Make room"):
+    with pytest.raises(OSError, match=r"file.pt' cannot be written: File too large. Free some space"):
         write()
     assert path.read_text() == "old" and names(tmp_path) == ["file.pt"]
 

@@ -150,7 +150,7 @@ def test_a_file_that_differs_is_not_written(to: Format, tmp_path: Path, monkeypa
         return error
 
     monkeypatch.setattr(module, "_compare", spoiled)
-    with pytest.raises(RuntimeError, match="nothing was written"):
+    with pytest.raises(RuntimeError, match="Nothing was written"):
         export(small(), tmp_path / f"model.{to}", to=to, sizes=(64, 96))
     assert not list(tmp_path.iterdir())
 
@@ -159,7 +159,7 @@ def test_a_model_without_finite_outputs_is_not_written(tmp_path: Path) -> None:
     model = small()
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)
-    with pytest.raises(RuntimeError, match="nothing was written"):
+    with pytest.raises(RuntimeError, match="Nothing was written"):
         export(model, tmp_path / "model.pt2", to="pt2", sizes=(64, 96))
     assert not list(tmp_path.iterdir())
 

@@ -46,7 +46,7 @@ def test_an_early_network_by_name_is_the_one_of_the_paper() -> None:
 def test_early_networks_come_as_they_are() -> None:
     with pytest.raises(ValueError, match="did you mean 'alexnet'"):
         classifier_by_name("covpool/alexnt")
-    with pytest.raises(ValueError, match="no weights of covpool/vgg_m to download"):
+    with pytest.raises(ValueError, match="covpool/vgg_m has no weights to download"):
         classifier_by_name("covpool/vgg_m", pretrained=True)
     with pytest.raises(TypeError, match="takes no options; got num_classes"):
         classifier_by_name("covpool/vgg_m", num_classes=3)

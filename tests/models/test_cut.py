@@ -7,7 +7,7 @@ from covpool.models._cut import cut_after_levels, cut_before_pool
 
 
 class Branching(nn.Module):
-    """A forward that depends on the image: it cannot be followed."""
+    """A forward that depends on the image: it cannot be traced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def test_mistakes_are_named() -> None:
         cut_after_levels(torchvision.models.resnet18(), ("layer_3",), "forward")
     with pytest.raises(ValueError, match="does not call"):
         cut_after_levels(torchvision.models.googlenet(init_weights=False), ("aux1",), "forward")
-    with pytest.raises(ValueError, match="cannot be followed"):
+    with pytest.raises(ValueError, match="cannot be traced"):
         cut_before_pool(Branching(), (3, 8, 8))
-    with pytest.raises(ValueError, match="nothing to pool over"):
+    with pytest.raises(ValueError, match="none to pool"):
         cut_before_pool(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), (3, 8, 8))

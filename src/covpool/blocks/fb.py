@@ -21,23 +21,23 @@ class FactorizedBilinear(nn.Module):
 
         y = bias + w^T x + |F x|^2,    F of `rank` x `in_features` for each output.
 
-    Positions are scored one by one, as by a 1x1 convolution, and the score maps averaged; a vector is one position.
+    Each position is scored on its own, as by a 1x1 convolution, and the scores are averaged; a vector is one position.
 
-    In training, DropFactor drops each of the `rank` paths of |F x|^2 with probability `drop`: the same ones for all
+    In training, DropFactor drops each of the `rank` paths of |F x|^2 with probability `drop`, the same paths for all
     outputs and images of a call.
 
     Args:
-        in_features: channels c.
-        out_features: number of scores.
-        rank: rows of F; published are 20 (CIFAR) and 50 (ImageNet).
-        drop: of DropFactor.
+        in_features: Channels c.
+        out_features: Number of scores.
+        rank: Rows of F; the paper uses 20 (CIFAR) and 50 (ImageNet).
+        drop: Probability of DropFactor.
         self_terms: True is the paper's formula; False leaves the squares x_i^2 out of |F x|^2, as the released operator
             does, so that only products of different inputs remain.
-        compensation: for the dropped paths. With q = 1 - drop, the quadratic term is multiplied in training and in
-            evaluation by 1/q and 1 ("inverted"), 1 and q ("paper"), 1/q and q ("released": both, so that evaluation
-            gives q times what training expects).
+        compensation: How dropped paths are compensated. With q = 1 - drop, the quadratic term is multiplied in training
+            and in evaluation by 1/q and 1 ("inverted"), 1 and q ("paper"), or 1/q and q ("released": both, so that
+            evaluation gives q times what training expects).
 
-    Shape: (b, c), (b, c, ...) or maps laid out flat (b, c n) -> (b, out_features), in float32 at least, as squares
+    Shape: (b, c), (b, c, ...) or flattened maps (b, c n) -> (b, out_features), in float32 at least, as squares
     overflow in half precision.
 
     Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017.
@@ -74,7 +74,7 @@ class FactorizedBilinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The released initialisation: Gaussian, of variance 2 / (all but the first dimension); biases zero."""
+        """The released initialization: Gaussian with variance 2 / (entries per output), and zero bias."""
         for parameter in (self.weight, self.factors):
             nn.init.normal_(parameter, std=math.sqrt(2 / math.prod(parameter.shape[1:])))
         nn.init.zeros_(self.bias)
@@ -88,8 +88,8 @@ class FactorizedBilinear(nn.Module):
         per_image = math.prod(x.shape[1:])
         if x.ndim < 2 or not per_image or per_image % self.in_features:
             raise CovpoolError(
-                f"`x` must have shape (b, {self.in_features}, ...), or maps of {self.in_features} channels laid out "
-                f"flat; got {tuple(x.shape)}"
+                f"`x` must have shape (b, {self.in_features}, ...), or flattened maps of {self.in_features} channels; "
+                f"got {tuple(x.shape)}"
             )
         x = x.reshape(x.shape[0], self.in_features, per_image // self.in_features).mT  # (b, n, c)
         linear = at_least_float32(_linear(mean(x, weights), self.weight)) + self.bias
@@ -108,7 +108,7 @@ class FactorizedBilinear(nn.Module):
         return paths.unflatten(1, self.factors.shape[:2])
 
     def _path_scale(self) -> Tensor | float:
-        """What multiplies each path: DropFactor in training (rank), a number otherwise."""
+        """The factor of each path: DropFactor in training (rank), a number otherwise."""
         keep = 1 - self.drop
         if not self.training:
             return 1.0 if self.compensation == "inverted" else keep
@@ -128,7 +128,7 @@ def _linear(
     x: Tensor,  # (..., c)
     weight: Tensor,  # (o, c)
 ) -> Tensor:  # (..., o)
-    """x weight^T; outside autocast its backward stays outside too, wherever it is run."""
+    """x weight^T; outside autocast, its backward pass stays outside autocast too."""
     if in_autocast(x):
         return nn.functional.linear(x, weight)
     return product(x.flatten(0, -2), weight.mT).unflatten(0, x.shape[:-1])

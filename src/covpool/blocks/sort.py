@@ -18,14 +18,14 @@ def second_order_response(
     tau: float = TAU,
     root: bool = True,
 ) -> Tensor:
-    """Two responses, and a product of them: y = a + b + sqrt(relu(a) relu(b) + tau).
+    """The sum of two responses plus a product of them: y = a + b + sqrt(relu(a) relu(b) + tau).
 
-    Where either response is not positive this is a + b + sqrt(tau). The product is taken in float32 at least: in half
-    precision it overflows from responses of 256 on.
+    Where either response is not positive, this is a + b + sqrt(tau). The product is computed in float32 at least: in
+    half precision it overflows for responses of 256 and more.
 
     Args:
-        a, b: the branches; in a residual network the shortcut and the residual.
-        tau: added under the root.
+        a, b: The branches; in a residual network the shortcut and the residual.
+        tau: Constant under the root.
         root: False gives the variant y = a + b + relu(a) relu(b), which has no tau.
 
     Reference: Wang et al., SORT: Second-Order Response Transform for Visual Recognition, ICCV 2017.
@@ -43,7 +43,7 @@ def second_order_response(
 
 
 class SecondOrderResponse(nn.Module):
-    """`second_order_response` as a module without parameters; the arguments are its options.
+    """`second_order_response` as a module without parameters, with the same options.
 
     >>> SecondOrderResponse(tau=0.04)
     SecondOrderResponse(tau=0.04, root=True)
@@ -64,4 +64,4 @@ class SecondOrderResponse(nn.Module):
 
 def _check_tau(tau: float) -> None:
     if not (math.isfinite(tau) and tau > 0):
-        raise CovpoolError(f"`tau` must be positive, or the slope of the root at zero is infinite; got {tau}")
+        raise CovpoolError(f"`tau` must be positive, so that the slope of the root is finite at zero; got {tau}")

@@ -1,4 +1,4 @@
-"""Deployment: torch.export and ONNX files, compared with the original before they are announced."""
+"""Deployment: torch.export and ONNX files, compared with the original model before they appear."""
 
 import copy
 import json
@@ -23,17 +23,23 @@ logger = logging.getLogger(__name__)
 
 Format = Literal["onnx", "pt2"]
 FORMATS: tuple[Format, ...] = ("onnx", "pt2")
-TOLERANCE = 1e-4  # largest difference, as a part of the largest output
+TOLERANCE = 1e-4  # largest difference, relative to the largest output
 BATCHES = (1, 5)
 LARGEST_ONNX = 2_000_000_000  # bytes of weights; protobuf stops at 2 GiB
 
-# What ONNX has no operator for: the solvers of torch.linalg.
+# Solvers of torch.linalg, for which ONNX has no operator.
 SOLVERS = ("linalg_eigh", "linalg_svd", "linalg_cholesky", "linalg_solve", "linalg_qr")
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported file: where, in which format, and its largest difference from the model, as a part of the outputs."""
+    """An exported file.
+
+    Attributes:
+        path: The file.
+        format: Its format.
+        largest_error: Its largest difference from the model, relative to the largest output.
+    """
 
     path: Path
     format: Format
@@ -49,22 +55,22 @@ def export(
     channels: int = 3,
     metadata: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """Write a model for deployment and prove it: the file is run again and compared with the model before it appears.
+    """Write a model for deployment. The file is run and compared with the model before it appears under its name.
 
-    Batch norms are folded into the convolutions before them. Batch size is free, image size too when several `sizes`
-    are given. The file computes in float32; it is compared on noise and on smooth pictures, with 1 and 5 of them, at
-    every size, and must agree to 1e-4 of the largest output.
+    Batch norms are folded into the convolutions before them. The batch size is free, and so is the image size if
+    several `sizes` are given. The file computes in float32. It is compared on noise and on smooth images, in batches of
+    1 and 5, at every size, and must agree to 1e-4 of the largest output.
 
     Args:
-        model: of `covpool.attach`, `covpool.create_model` or `covpool.load`.
-        path: the file to write.
+        model: A network of `covpool.attach`, `covpool.create_model` or `covpool.load`.
+        path: The file to write.
         to: "onnx" (run by onnxruntime and many others), or "pt2" (a torch.export program).
-        sizes: side lengths of square pictures to compare at; a single one fixes the size, for networks that take no
+        sizes: Sides of the square images to compare at. A single one fixes the image size, for networks that take no
             other (ViT).
-        channels: of the pictures.
-        metadata: class names, preprocessing and the like, kept as JSON in the file under "covpool".
+        channels: Channels of the images.
+        metadata: Anything JSON can hold, such as class names and preprocessing; kept in the file under "covpool".
 
-    Returns: the path, and the largest relative difference seen.
+    Returns: The path, and the largest relative difference.
 
     >>> import tempfile, covpool
     >>> model = covpool.Network(nn.Conv2d(3, 8, 3, stride=4), covpool.create_pool("isqrt", 8), nn.Linear(36, 5))
@@ -92,7 +98,7 @@ def export(
             else:
                 run = _write_pt2(program, partial, extra)
             error = _compare(original, run, sizes, channels)
-    logger.info("wrote %s, which differs from the model by %.1e of its largest output", path, error)
+    logger.info("wrote %s; its outputs differ from the model's by %.1e of the largest output", path, error)
     return Exported(Path(path), to, error)
 
 
@@ -106,8 +112,8 @@ def inference_program(model: nn.Module, sizes: Sequence[int], channels: int = 3)
         graph_module = torch.export.export(model, example, dynamic_shapes=(free,), strict=False).module()
     except Exception as error:
         raise UnsupportedError(
-            f"torch.export cannot trace this network for pictures of {list(sizes)} px; "
-            f"if it takes one size only, give that one: sizes=({sizes[0]},)"
+            f"torch.export cannot trace this network for images of {list(sizes)} px; "
+            f"if it takes one size only, give that size: sizes=({sizes[0]},)"
         ) from error
     assert isinstance(graph_module, torch.fx.GraphModule)
     fold_batch_norm(graph_module)
@@ -119,9 +125,9 @@ def _refuse_solvers(program: ExportedProgram) -> None:
     found = sorted(target for target in targets if any(solver in target for solver in SOLVERS))
     if found:
         raise CovpoolError(
-            f"this network computes {', '.join(found)}, for which ONNX has no operator. The Newton-Schulz equivalents "
-            "are products of matrices and export: pool 'isqrt' for 'mpn' (alpha = 1/2), solver='newton_schulz' for "
-            "'gaussian'. As to='pt2' the network exports as it is"
+            f"this network computes {', '.join(found)}, for which ONNX has no operator. Use the Newton-Schulz "
+            "equivalents, which are matrix products: pool 'isqrt' for 'mpn' (alpha = 1/2), solver='newton_schulz' for "
+            "'gaussian'. Or export to='pt2', which needs no change"
         )
 
 
@@ -132,7 +138,7 @@ def _nodes(module: nn.Module) -> Sequence[torch.fx.Node]:
 def _write_onnx(program: ExportedProgram, path: Path, extra: str) -> Callable[[Tensor], Tensor]:
     weights = sum(tensor.nbytes for tensor in program.state_dict.values())
     if weights > LARGEST_ONNX:
-        raise CovpoolError(f"the weights take {weights / 1e9:.1f} GB and one ONNX file holds 2: export to='pt2'")
+        raise CovpoolError(f"an ONNX file holds 2 GB of weights; got {weights / 1e9:.1f} GB: export to='pt2'")
     axes = ({0: "batch", 2: "height", 3: "width"},)
     exported = torch.onnx.export(
         program, input_names=["images"], output_names=["logits"], dynamic_shapes=axes, dynamo=True, verbose=False
@@ -151,7 +157,7 @@ def _write_pt2(program: ExportedProgram, path: Path, extra: str) -> Callable[[Te
 
 
 def _compare(model: nn.Module, run: Callable[[Tensor], Tensor], sizes: Sequence[int], channels: int) -> float:
-    """The largest difference between two computations of the same network, as a part of the largest output."""
+    """The largest difference between two computations of the same network, relative to the largest output."""
     worst = 0.0
     for size in dict.fromkeys(sizes):
         for batch in BATCHES:
@@ -160,8 +166,8 @@ def _compare(model: nn.Module, run: Callable[[Tensor], Tensor], sizes: Sequence[
                 error = float((got - expected).abs().max() / expected.abs().max())
                 if not error <= TOLERANCE:
                     raise UnsupportedError(
-                        f"the exported network differs from the model by {error:.1e} of its largest output at batch "
-                        f"{batch}, {size} px, and {TOLERANCE:.0e} is allowed; nothing was written"
+                        f"the exported network must agree with the model to {TOLERANCE:.0e} of the largest output; it "
+                        f"differs by {error:.1e} at batch size {batch} and {size} px. Nothing was written"
                     )
                 worst = max(worst, error)
     return worst
@@ -172,7 +178,7 @@ def _noise(batch: int, channels: int, size: int) -> Tensor:
 
 
 def _smooth(batch: int, channels: int, size: int) -> Tensor:
-    """Pictures as natural ones are: each halving of the scale has half the contrast, and channels go together."""
+    """Images with the statistics of natural ones: half the contrast at half the scale, and correlated channels."""
     generator = torch.Generator().manual_seed(size)
     x = torch.zeros(batch, channels, size, size)
     for cells in (2, 4, 8, 16, 32, 64):

@@ -1,4 +1,4 @@
-"""Inference graphs: batch norm folded into the convolution before it, and what only training needs taken out."""
+"""Inference graphs: batch norms folded into the convolutions before them, dropout removed."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ DROPOUTS = {aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropo
 def fold_batch_norm(graph_module: fx.GraphModule) -> int:
     """Fold each batch norm that directly follows a convolution or linear layer into its weights, in place.
 
-    W' = W gamma / sqrt(var + eps), b' = (b - mean) gamma / sqrt(var + eps) + beta. A batch norm that stands elsewhere
-    (before the convolution, as in DenseNet, or after one whose output is used twice) stays. Dropout, which does nothing
-    in eval mode, goes, and so does every tensor that is then left over.
+    W' = W gamma / sqrt(var + eps), b' = (b - mean) gamma / sqrt(var + eps) + beta. Other batch norms stay: those before
+    a convolution, as in DenseNet, and those after a layer whose output is used twice. Dropout, which does nothing in
+    eval mode, is removed, and so is every tensor that is no longer used.
 
     Args:
-        graph_module: `torch.export.export(model.eval(), ...).module()`.
+        graph_module: The graph, from `torch.export.export(model.eval(), ...).module()`.
 
-    Returns: how many were folded.
+    Returns: The number of folded batch norms.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).eval()
     >>> fold_batch_norm(torch.export.export(model, (torch.zeros(1, 3, 8, 8),)).module())
@@ -50,13 +50,13 @@ def fold_batch_norm(graph_module: fx.GraphModule) -> int:
 
 
 def _follows_alone(batch_norm: fx.Node) -> bool:
-    """Whether a batch norm in eval mode is all that happens to the output of a layer whose weights are parameters."""
+    """Whether a batch norm in eval mode is the only user of a layer whose weights are parameters."""
     layer, mean, training = batch_norm.args[0], batch_norm.args[3], batch_norm.args[5]
     assert isinstance(layer, fx.Node)
     if training or mean is None or not (layer.target in CONVOLUTIONS or layer.target is LINEAR):
         return False
     if layer.target is LINEAR and layer.meta["val"].ndim != 2:
-        return False  # the norm of tokens (b, n, c) has its channels second, the layer last
+        return False  # for tokens (b, n, c) the norm takes channels second, the linear layer last
     constants = (*layer.args[1:3], *batch_norm.args[1:5])
     return len(layer.users) == 1 and all(
         c is None or (isinstance(c, fx.Node) and c.op == "get_attr") for c in constants
@@ -92,7 +92,7 @@ def _tensor(graph_module: fx.GraphModule, node: fx.Node | None) -> Tensor | None
 
 
 def _drop_left_overs(graph_module: fx.GraphModule) -> None:
-    """Delete the parameters and buffers that no node reads any more."""
+    """Delete the parameters and buffers that no node reads."""
     graph = graph_module.graph
     for node in list(graph.nodes):
         if node.op == "get_attr" and not node.users:

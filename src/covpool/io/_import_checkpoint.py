@@ -1,4 +1,4 @@
-"""Checkpoints of other people's covariance-pooling networks, as networks of ours."""
+"""Import of other people's covariance-pooling checkpoints."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from covpool.models import Network, attach, fill
 
 logger = logging.getLogger(__name__)
 
-HIDDEN = ("classifier.0.weight", "classifier.3.weight")  # of a head of hidden layers without norms
+HIDDEN = ("classifier.0.weight", "classifier.3.weight")  # hidden layers of a classifier without norms
 
 
 def import_checkpoint(
@@ -23,18 +23,19 @@ def import_checkpoint(
     iterations: int = 5,
     keep_last_stride: bool | None = None,
 ) -> Network:
-    """The network in a checkpoint of fast-MPN-COV or GCP_Optimization, in eval mode, with its weights.
+    """Load the network in a checkpoint of fast-MPN-COV or GCP_Optimization, in eval mode.
 
-    The layout is recognised from the names and shapes in the file, bare or inside a training checkpoint, with the
-    wrappings of DataParallel or without; `network.origin` and the log say which it was. No code in the file is run.
+    The layout is recognized by the names and shapes in the file, which may be a bare state dict or a training
+    checkpoint, with or without the prefixes of DataParallel; `network.origin` and the log name the layout. No code in
+    the file is run.
 
     Args:
-        path: .pth, .pth.tar or .safetensors.
-        num_classes: put a fresh last layer for so many classes in place of the file's, for fine-tuning.
-        iterations: of Newton-Schulz, which no file tells; both code bases train with 5.
-        keep_last_stride: whether the last stage of the network halves the map. Only one layout leaves it open (resnet50
-            and resnet101 trained from scratch with fast-MPN-COV, as "mpncovresnet50" without that stride or as
-            "resnet50" with it) and a training checkpoint tells it by its "arch": taken as removed otherwise.
+        path: A .pth, .pth.tar or .safetensors file.
+        num_classes: Replace the last layer by a fresh one for this many classes, for fine-tuning.
+        iterations: Newton-Schulz iterations, which no file contains; both code bases train with 5.
+        keep_last_stride: Whether the last stage of the network halves the map. Only one layout leaves this open
+            (resnet50 and resnet101 trained from scratch with fast-MPN-COV, as "mpncovresnet50" without that stride or
+            as "resnet50" with it). For that layout the default is the "arch" of a training checkpoint, else no stride.
 
     >>> import_checkpoint("mpncovresnet50-15991845.pth")
     Traceback (most recent call last):
@@ -56,7 +57,7 @@ def import_checkpoint(
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], str | None]:
-    """The tensors by their names without DataParallel's "module", and the "arch" of a training checkpoint."""
+    """The tensors, named without DataParallel's "module", and the "arch" of a training checkpoint."""
     contents = read_tensors(path)
     architecture = contents.get("arch")
     state = {_without_module(key): value for key, value in find_state(contents).items() if isinstance(value, Tensor)}
@@ -78,7 +79,7 @@ def _stride_kept(layout: Layout, architecture: str | None, asked: bool | None) -
         return layout.keep_last_stride
     if architecture is None:
         logger.warning(
-            "%s: the file does not tell whether the last stride was kept; taken as removed (mpncovresnet). "
+            "%s: the file does not say whether the last stride was kept; assuming that it was removed (mpncovresnet). "
             "Give keep_last_stride=True for a network trained as plain resnet",
             layout.name,
         )
@@ -87,13 +88,13 @@ def _stride_kept(layout: Layout, architecture: str | None, asked: bool | None) -
 
 
 def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool) -> Network:
-    """The architecture, with the widths that the tensors tell."""
+    """Build the network, with the widths of the tensors in the file."""
     hidden = [state[name].shape[0] for name in HIDDEN if name in state]
     first = state.get(HIDDEN[0] if hidden else "classifier.weight")
     last = state.get("classifier.6.weight" if hidden else "classifier.weight")
     if first is None or last is None:
         raise CovpoolError(
-            f"this looks like {layout.name}, but the classifier is not there; covpool.attach takes backbones"
+            f"this looks like {layout.name}, but it has no classifier: give weights of a backbone to covpool.attach"
         )
     convolution = state.get(f"{CONVOLUTION}.weight")
     width = None if convolution is None else convolution.shape[0]
@@ -109,7 +110,7 @@ def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool
     )
     if first.shape[1] != network.pool.out_features:
         raise CovpoolError(
-            f"this looks like {layout.name}, but its classifier takes {first.shape[1]} numbers and its covariance "
-            f"gives {network.pool.out_features}: it has another pooling"
+            f"this looks like {layout.name}, but its classifier must take the {network.pool.out_features} values of a "
+            f"covariance; it takes {first.shape[1]}, so the file has another pooling"
         )
     return network

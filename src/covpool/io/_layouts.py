@@ -1,6 +1,6 @@
-"""The layouts of other people's covariance-pooling checkpoints: which file is which network, and our names for theirs.
+"""The layouts of other people's covariance-pooling checkpoints, recognized by the names and shapes of their tensors.
 
-Recognised from names and shapes alone, for nothing else in such a file says what it is.
+The letters A to G are those of docs/checkpoints.md.
 """
 
 import re
@@ -16,7 +16,10 @@ State = Mapping[str, Tensor]
 
 BODY, CONVOLUTION, NORM = "features.body", "pool.reduce.0.convolutions.0", "pool.reduce.0.norms.0"
 CONV_DR_BLOCK = {r"representation\.conv_dr_block\.0": CONVOLUTION, r"representation\.conv_dr_block\.1": NORM}
-FC_INDEX = {r"classifier\.1": "classifier.0", r"classifier\.4": "classifier.3"}  # AlexNet's starts with a dropout
+FC_INDEX = {
+    r"classifier\.1": "classifier.0",
+    r"classifier\.4": "classifier.3",
+}  # AlexNet has a dropout first
 
 RESNETS: dict[tuple[tuple[int, ...], bool], str] = {
     ((2, 2, 2, 2), False): "resnet18",
@@ -39,14 +42,14 @@ VGG_DEPTHS = {8: 11, 10: 13, 13: 16, 16: 19}  # convolutions -> layers with weig
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file was recognised as.
+    """The layout of a file.
 
     Attributes:
-        name: for people.
-        backbone: the name `covpool.attach` builds it from.
-        names: their names -> ours, as regular expressions of the beginnings of names.
-        keep_last_stride: whether the last down-sampling is there; None when the file cannot tell.
-        options: of the pool and the head, beyond what the shapes of the tensors tell.
+        name: Name for messages.
+        backbone: Name of the backbone in torchvision.
+        names: Regular expressions for the beginnings of their tensor names -> our names.
+        keep_last_stride: Whether the network has its last down-sampling; None if the file does not say.
+        options: Options of `covpool.attach` that the shapes of the tensors do not show.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Layout:
     options: dict[str, Any] = field(default_factory=dict)
 
     def rename(self, name: str) -> str | None:
-        """Our name for one of theirs, or None for one that has no place in this layout."""
+        """Our name for one of their tensors, or None if the layout has no such tensor."""
         for theirs, ours in self.names.items():
             match = re.match(rf"{theirs}\.", name)
             if match:
@@ -65,7 +68,7 @@ class Layout:
 
 
 def recognize(state: State) -> Layout:
-    """The layout of a state dict from which the wrappings of DataParallel have been taken.
+    """Recognize the layout of a state dict, in which names have no prefixes of DataParallel.
 
     >>> recognize({"eca_layer.conv.weight": Tensor()})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -80,22 +83,21 @@ def recognize(state: State) -> Layout:
         if layout is not None:
             return layout
     raise CovpoolError(
-        f"no layout of a covariance-pooling checkpoint fits this file; its {len(state)} tensors begin with "
-        f"{', '.join(list(state)[:5])}. Known are those of fast-MPN-COV and GCP_Optimization; weights of a plain "
-        "backbone are for covpool.attach, our own files for covpool.load"
+        f"the file must be a checkpoint of fast-MPN-COV or GCP_Optimization; its {len(state)} tensors begin with "
+        f"{', '.join(list(state)[:5])}. Give backbone weights to covpool.attach, our own files to covpool.load"
     )
 
 
 def _unsupported(state: State) -> str | None:
     if any(name.startswith("eca_layer.") for name in state):
-        return "DropCov (ResNet_ACD): its adaptive channel dropout is not here"
+        return "DropCov (ResNet_ACD): its adaptive channel dropout is not supported"
     if any(name.startswith(("features.init_block.", "features.final_block.")) for name in state):
-        return "pytorchcv: its networks have units of their own"
+        return "pytorchcv: its networks are built of other units"
     return None
 
 
 def _release(state: State) -> Layout | None:
-    """A, and the ResNets of G."""
+    """Layout A, and the ResNets of G."""
     backbone = _resnet_depth(state, ["layer1", "layer2", "layer3", "layer4"])
     if backbone is None or "layer_reduce.weight" not in state:
         return None
@@ -113,7 +115,7 @@ def _release(state: State) -> Layout | None:
 
 
 def _resnet(state: State) -> Layout | None:
-    """B, C, and the ResNets of F."""
+    """Layouts B and C, and the ResNets of F."""
     backbone = _resnet_depth(state, [f"features.{i}" for i in (4, 5, 6, 7)])
     if backbone is None:
         return None
@@ -146,7 +148,7 @@ def _inception(state: State) -> Layout | None:
         return None
     names = {rf"features\.{i}": f"{BODY}.{name}" for i, name in INCEPTION.items()}
     names |= {"classifier": "classifier"} | CONV_DR_BLOCK
-    options = {"backbone_options": {"init_weights": False}}  # which takes torchvision a minute, for nothing
+    options = {"backbone_options": {"init_weights": False}}  # takes torchvision a minute, and the weights are replaced
     return Layout("F: inception_v3 + MPNCOV of fast-MPN-COV", "inception_v3", names, True, options)
 
 
@@ -164,7 +166,7 @@ def _mobilenet(state: State) -> Layout | None:
 
 
 def _vgg_or_alexnet(state: State) -> Layout | None:
-    """E, and the VGGs and AlexNet of F: convolutions straight in `features`, the last max-pool left out."""
+    """Layout E, and the VGGs and AlexNet of F: convolutions directly in `features`, without the last max-pool."""
     if "features.0.weight" not in state or state["features.0.weight"].ndim != 4:
         return None
     plain = [name for name in state if re.fullmatch(r"features\.\d+\.weight", name)]

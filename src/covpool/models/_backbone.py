@@ -1,6 +1,5 @@
-"""Backbone: a classifier without its pool and what stands after it, giving feature maps or tokens."""
+"""Backbone: a classifier without its pool and the modules after it, which gives feature maps or tokens."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,24 +11,24 @@ from covpool.models._dry_run import Observation, observe, share
 from covpool.pools import Layout
 
 PrefixTokens = Literal["drop", "keep"]
-MOST_PREFIX_TOKENS = 16  # class, distillation and register tokens; a larger surplus of tokens is something else
-SPACE_TO_DEPTH = 12  # channels of a 2x2 space-to-depth stem: a first convolution of that many does not see the image
+MOST_PREFIX_TOKENS = 16  # class, distillation and register tokens; more extra tokens than that are something else
+SPACE_TO_DEPTH = 12  # channels after a 2x2 space-to-depth stem; a first convolution with 12 does not see the image
 
 
 class Backbone(nn.Module):
-    """Images -> features: `body` is the classifier without its end, with its own modules, names and parameters.
+    """Images -> features: a classifier without its end, with its own modules, names and parameters.
 
-    Made by `make_backbone`.
+    `make_backbone` builds it.
 
     Attributes:
-        body: the modules; timm's are asked through `forward_features`.
-        removed: names of the classifier's modules that stood at or after its pool and are gone.
-        unstrided: names of the modules of its last down-sampling, where that was removed.
-        prefix: how many tokens stand before those of the image.
-        keep_prefix: whether these are handed on with the others.
-        channels: of each feature tensor.
-        layout: of the features, in the words of `covpool.Pool`.
-        image: (channels, h, w) of the dry run.
+        body: The remaining modules. Those of timm run through their `forward_features`.
+        removed: Names of the modules at or after the classifier's pool, which were removed.
+        unstrided: Names of the modules of the last down-sampling, if it was removed.
+        prefix: Number of tokens before those of the image.
+        keep_prefix: Whether these tokens are part of the features.
+        channels: Channels of each feature tensor.
+        layout: Layout of the features, as `covpool.Pool` names it.
+        image: Shape (channels, h, w) of the image in the dry run.
     """
 
     def __init__(self, body: nn.Module, method: str, removed: tuple[str, ...], image: tuple[int, ...]) -> None:
@@ -59,17 +58,27 @@ class Backbone(nn.Module):
 
 
 class Streams(nn.ModuleList):
-    """Several backbones side by side: one image -> a tuple of features.
+    """Several backbones side by side: one image -> a tuple of features."""
 
-    Attributes:
-        channels: Channels of each feature tensor.
-        layout: Layout that all feature tensors share; "auto" for feature maps beside tokens.
-    """
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channels of each feature tensor."""
+        return tuple(c for stream in self._streams() for c in stream.channels)
 
-    def __init__(self, streams: Sequence[Backbone]) -> None:
-        super().__init__(streams)
-        self.channels = tuple(c for stream in streams for c in stream.channels)
-        self.layout = _common_layout({stream.layout for stream in streams})
+    @property
+    def layout(self) -> Layout:
+        """Layout that all feature tensors share; "auto" for feature maps beside tokens."""
+        layouts = {stream.layout for stream in self._streams()}
+        if len(layouts) == 1:
+            return layouts.pop()
+        if "channels_last" in layouts:
+            raise CovpoolError(
+                "the backbones must give features of one layout; got maps (b, h, w, c) from one of them: choose another"
+            )
+        return "auto"
+
+    def _streams(self) -> list[Backbone]:
+        return [stream for stream in self if isinstance(stream, Backbone)]
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         features: list[Tensor] = []
@@ -86,7 +95,7 @@ def make_backbone(
     prefix_tokens: PrefixTokens = "drop",
     input_size: tuple[int, int] | None = None,
 ) -> Backbone:
-    """The features of a classifier. `model` keeps its form; its parameters and buffers are shared with the result."""
+    """Cut a classifier down to its features. `model` is not changed; it shares its parameters and buffers."""
     shared = share(model)
     image = image_shape(model, input_size)
     own_method = callable(getattr(model, "forward_features", None))
@@ -107,7 +116,7 @@ def make_backbone(
 
 
 def image_shape(model: nn.Module, input_size: tuple[int, int] | None = None) -> tuple[int, ...]:
-    """(channels, h, w) of an image that the model takes."""
+    """The shape (channels, h, w) of an image that the model takes."""
     first = next((m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)), 3)
     channels = first if first < SPACE_TO_DEPTH else 3
     if input_size is not None:
@@ -123,7 +132,7 @@ def image_shape(model: nn.Module, input_size: tuple[int, int] | None = None) -> 
 
 
 def positions(backbone: Backbone, seen: Observation) -> int:
-    """The number of positions of the last feature tensor, prefix tokens not counted."""
+    """The number of positions of the last feature tensor, without prefix tokens."""
     shape = seen.outputs[-1]
     if backbone.layout == "tokens":
         return shape[1] - backbone.keep_prefix * backbone.prefix
@@ -131,7 +140,7 @@ def positions(backbone: Backbone, seen: Observation) -> int:
 
 
 def _observe(backbone: Backbone, model: nn.Module) -> Observation:
-    """The dry run, refusing what no pool can use."""
+    """Run the backbone dry, and refuse features that no pool can use."""
     name = type(model).__name__
     try:
         seen = observe(backbone, backbone.image)
@@ -140,16 +149,16 @@ def _observe(backbone: Backbone, model: nn.Module) -> Observation:
     for shape in seen.outputs:
         if len(shape) not in (3, 4):
             raise CovpoolError(
-                f"{name} gives features of shape {shape}, already pooled: a pool needs maps (b, c, h, w) "
-                "or tokens (b, n, c)"
+                f"the features of {name} must be maps (b, c, h, w) or tokens (b, n, c); got {shape}, which are already "
+                "pooled: choose another backbone or level"
             )
         if len(shape) == 3 and shape[1] == 1:
-            raise CovpoolError(f"{name} gives a single token, shape {shape}: there is nothing to pool over")
+            raise CovpoolError(f"the features of {name} must have several positions; got a single token, shape {shape}")
     return seen
 
 
 def _remove_idle(backbone: Backbone, model: nn.Module, seen: Observation) -> tuple[str, ...]:
-    """Take out the parts with parameters that did not run: the end of the classifier. Names of all that is gone."""
+    """Remove the modules with parameters that did not run, the end of the classifier; return the removed names."""
     ran = {name.split(".")[1] for name in seen.called if name.startswith("body.")}
     children = dict(backbone.body.named_children())
     idle = [n for n, child in children.items() if n not in ran and next(child.parameters(), None) is not None]
@@ -161,7 +170,7 @@ def _remove_idle(backbone: Backbone, model: nn.Module, seen: Observation) -> tup
 
 
 def _layout(shapes: tuple[tuple[int, ...], ...], model: nn.Module) -> Layout:
-    """Which axis holds the channels. A map of a square image has its two equal axes side by side."""
+    """Find the axis of the channels. The map of a square image has two equal axes side by side."""
     if {len(s) for s in shapes} == {3}:
         return "tokens"
     if {len(s) for s in shapes} == {3, 4}:
@@ -173,7 +182,7 @@ def _layout(shapes: tuple[tuple[int, ...], ...], model: nn.Module) -> Layout:
 
 
 def _count_prefix(seen: Observation, model: nn.Module) -> int:
-    """Tokens that stand for no position: told by the model, else those in surplus of its last map."""
+    """Count the tokens without a position: as the model says, or those that exceed the positions of its last map."""
     told = getattr(model, "num_prefix_tokens", None)
     if isinstance(told, int):
         return told
@@ -182,17 +191,7 @@ def _count_prefix(seen: Observation, model: nn.Module) -> int:
     return min((s for s in surplus if 0 <= s <= MOST_PREFIX_TOKENS), default=0)
 
 
-def _common_layout(layouts: set[Layout]) -> Layout:
-    if len(layouts) == 1:
-        return layouts.pop()
-    if "channels_last" in layouts:
-        raise CovpoolError(
-            "the backbones must give features of one layout; got maps (b, h, w, c) from one of them: choose another"
-        )
-    return "auto"
-
-
 def device_and_dtype(module: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Where the parameters of a module are, and how they are stored."""
+    """The device and the dtype of the parameters of a module."""
     parameter = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(()))
     return parameter.device, parameter.dtype

@@ -12,15 +12,15 @@ from covpool.models._insert import insert
 
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
-    """ "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours; "resnet50+se" has a block
-    inserted, or several.
+    """Build a classifier by name: "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours.
 
-    Of ours (alexnet, vgg_f, vgg_m) there are the features only, up to the last pooling, and no weights to download.
+    "resnet50+se" has a block inserted, with its published options. Our own networks (alexnet, vgg_f, vgg_m) end after
+    their last pooling and have no weights to download.
 
     Args:
-        name: of the model, in the words of its library, and what is inserted into it, with the published options.
-        pretrained: download its weights.
-        options: passed on to the library.
+        name: Name of the model in its library, with the blocks to insert.
+        pretrained: Download its weights.
+        options: Options that the library takes for this model.
 
     >>> type(classifier_by_name("torchvision/resnet18+cbam+sort")).__name__
     'ResNet'
@@ -32,8 +32,8 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
         if not pretrained:
             raise
         raise OSError(
-            f"the weights of {name!r} could not be downloaded ({error}): name a file of them (init.weights=FILE in a "
-            "recipe, weights= in Python), or begin without (init.pretrained=false, pretrained=False)"
+            f"the weights of {name!r} could not be downloaded ({error}): name a local file (init.weights=FILE in a "
+            "recipe, weights= in Python), or start without them (init.pretrained=false, pretrained=False)"
         ) from error
     for block in blocks:
         model = insert(model, block)
@@ -41,12 +41,12 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
 
 
 def split_blocks(name: str) -> tuple[str, list[str]]:
-    """The plain name, and the blocks that are inserted.
+    """Split a name into the plain name and the blocks to insert.
 
     >>> split_blocks("resnet50+se")
     ('resnet50', ['se'])
     """
-    if ":" in name:  # "hf-hub:..." and the like are timm's own affair
+    if ":" in name:  # an address such as "hf-hub:...", which timm resolves
         return name, []
     plain, *blocks = name.split("+")
     return plain, blocks
@@ -69,9 +69,9 @@ def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
 
 def _early(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     if name not in TABLES:
-        raise CovpoolError(f"covpool has no network {name!r}{did_you_mean(name, TABLES)}; it has {', '.join(TABLES)}")
+        raise CovpoolError(f"covpool has no backbone {name!r}{did_you_mean(name, TABLES)}; it has {', '.join(TABLES)}")
     if pretrained:
-        raise CovpoolError(f"there are no weights of covpool/{name} to download: train it, or give a file of your own")
+        raise CovpoolError(f"covpool/{name} has no weights to download: train it, or give a file with `weights`")
     if options:
         raise WrongTypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
     return early_features(name)
@@ -83,7 +83,7 @@ def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Mod
     if name not in known:
         raise CovpoolError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
     if name in ("googlenet", "inception_v3") and not pretrained:
-        options = {"init_weights": False, **options}  # its own initialisation takes minutes
+        options = {"init_weights": False, **options}  # its own initialization takes minutes
     return _call(models.get_model, name, options, **({"weights": "DEFAULT"} if pretrained else {}))
 
 

@@ -13,10 +13,10 @@ ADAPTIVE_FUNCTIONS = (nn.functional.adaptive_avg_pool2d, nn.functional.adaptive_
 
 
 def cut_before_pool(model: nn.Module, image: tuple[int, ...]) -> fx.GraphModule:
-    """The part of a classifier that ends in its last feature map, or tokens, before pooling and classification.
+    """Keep the part of a classifier up to its last feature map or tokens, before pooling and classification.
 
-    The forward of the model itself is traced, with its children left whole, so that what it does between them (the last
-    ReLU of a DenseNet, the class token of a ViT) stays. Modules and parameters are those of `model`, under their names.
+    The forward of the model is traced with its children as leaves, so that operations between them stay (the last ReLU
+    of a DenseNet, the class token of a ViT). The result has the modules and parameters of `model`, with their names.
     """
     graph = _trace(model, (), "forward")
 
@@ -26,13 +26,16 @@ def cut_before_pool(model: nn.Module, image: tuple[int, ...]) -> fx.GraphModule:
     name = dry_run(model, image, last_spatial)
     if name is None:
         raise CovpoolError(
-            f"{type(model).__name__} gives no feature map or tokens before its output: nothing to pool over"
+            f"{type(model).__name__} must compute a feature map or tokens before its output; it has none to pool"
         )
     return _ending(model, graph, [node for node in graph.nodes if node.name == name])
 
 
 def cut_after_levels(model: nn.Module, levels: tuple[str, ...], method: str) -> fx.GraphModule:
-    """The part of a classifier that gives the outputs of the named modules, as a tuple; `method` is its forward."""
+    """Keep the part of a classifier that gives the outputs of the named modules, as a tuple.
+
+    `method` is the name of its forward method.
+    """
     names = [name for name, _ in model.named_modules() if name]
     for level in levels:
         if level not in names:
@@ -48,7 +51,7 @@ def cut_after_levels(model: nn.Module, levels: tuple[str, ...], method: str) -> 
 
 
 class _Tracer(fx.Tracer):
-    """Follows the forward of a model, and of the modules that hold a level, and takes all others whole."""
+    """Traces the forward of a model and of the modules that contain a level; all others are leaves."""
 
     def __init__(self, levels: tuple[str, ...], method: str) -> None:
         super().__init__()
@@ -61,18 +64,18 @@ class _Tracer(fx.Tracer):
 
 def _trace(model: nn.Module, levels: tuple[str, ...], method: str) -> fx.Graph:
     try:
-        with evaluating(model):  # auxiliary classifiers answer in training only
+        with evaluating(model):  # auxiliary classifiers run in training only
             return _Tracer(levels, method).trace(model)
     except Exception as error:
         raise CovpoolError(
-            f"the forward of {type(model).__name__} cannot be followed ({type(error).__name__}: {error}): give it a "
+            f"the forward of {type(model).__name__} cannot be traced ({type(error).__name__}: {error}): give it a "
             "method `forward_features` that returns its feature map, or build covpool.Network(features, pool, "
             "classifier) yourself"
         ) from error
 
 
 class _Spatial(fx.Interpreter):
-    """Runs a graph and remembers the last value with positions that no adaptive pooling made."""
+    """Runs a graph and finds the last value with positions that is not the output of an adaptive pooling."""
 
     def find(self, x: Tensor) -> str | None:
         self.found: str | None = None
@@ -98,7 +101,7 @@ def _is_spatial(value: Any) -> bool:
 
 
 def _ending(model: nn.Module, graph: fx.Graph, ends: list[fx.Node], *, several: bool = False) -> fx.GraphModule:
-    """The graph up to these nodes, as a module with the model's own parts."""
+    """The graph up to these nodes, as a module with the model's own submodules."""
     (output,) = (node for node in graph.nodes if node.op == "output")
     graph.erase_node(output)
     graph.output(tuple(ends) if several else ends[0])
@@ -113,7 +116,7 @@ def _ending(model: nn.Module, graph: fx.Graph, ends: list[fx.Node], *, several: 
 
 
 def _copy_levels(graph: fx.Graph) -> None:
-    """Give out copies of the levels that the network goes on from: an activation in place would write into them."""
+    """Return copies of levels that later layers also read: an in-place activation would overwrite them."""
     (output,) = (node for node in graph.nodes if node.op == "output")
     for end in output.all_input_nodes:
         if len(end.users) > 1:

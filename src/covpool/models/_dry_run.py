@@ -1,4 +1,4 @@
-"""Running a network for its shapes only: on a copy without memory, where its operations allow that."""
+"""Running a network for its shapes only, on the meta device where its operations allow it."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def share(model: M) -> M:
-    """A copy of the modules that holds the very same parameters and buffers: surgery on it leaves `model` as it is."""
+    """A copy of the modules that shares all parameters and buffers, so that surgery on it does not change `model`."""
     return _copy(model, lambda tensor: tensor)
 
 
@@ -39,10 +39,10 @@ def _copy(model: M, convert: Callable[[Tensor], Tensor]) -> M:
 
 
 def dry_run(model: M, image: tuple[int, ...], run: Callable[[M, Tensor], R], *, values: bool = True) -> R:
-    """run(model, x) for an image x of shape (channels, h, w), in evaluation mode, leaving no trace in the model.
+    """Call run(model, x) for an image x of shape (channels, h, w), in eval mode, without changing the model.
 
-    A copy on the meta device runs first. Where that fails (an operation that needs values), the model itself does,
-    unless `values` is False.
+    A copy on the meta device runs first. If that fails (an operation needs values), the model itself runs, unless
+    `values` is False.
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(()))
     try:
@@ -57,7 +57,7 @@ def dry_run(model: M, image: tuple[int, ...], run: Callable[[M, Tensor], R], *, 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards every module has its own mode back."""
+    """Put a model in eval mode inside the block; afterwards every module has its own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -69,7 +69,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a module that takes a map: the shapes of the map and of what comes out."""
+    """One call of a module with a feature map: the shapes of its input and output."""
 
     name: str
     leaf: bool  # it has no children
@@ -78,20 +78,20 @@ class Call:
 
     @property
     def shrinks(self) -> bool:
-        """Whether it is a down-sampling; a convolution without padding trims a map by less."""
+        """Whether the call is a down-sampling. A convolution without padding makes a map smaller by less."""
         return len(self.after) == 4 and all(3 * self.after[i] <= 2 * self.before[i] for i in (2, 3))
 
     @property
     def positions(self) -> int:
-        """Of what comes out: h w of a map, n of tokens (b, n, c)."""
+        """Number of positions of the output: h w of a map, n of tokens (b, n, c)."""
         return math.prod(self.after[2:]) if len(self.after) == 4 else self.after[1]
 
 
 @dataclass
 class Observation:
-    """What a dry run showed: the shape of each output, the calls on maps, in order, and the modules that ran.
+    """Result of a dry run: the shape of each output, the calls with maps in order, and the modules that ran.
 
-    `values` tells that the model needed values to run.
+    `values` says whether the model needed values to run.
     """
 
     outputs: tuple[tuple[int, ...], ...] = ()
@@ -101,7 +101,7 @@ class Observation:
 
 
 def observe(model: nn.Module, image: tuple[int, ...], *, values: bool = True) -> Observation:
-    """Run a feature extractor dry and report what happened; `values` as in `dry_run`."""
+    """Run a feature extractor dry and record its calls; `values` is that of `dry_run`."""
     return dry_run(model, image, _observe, values=values)
 
 
@@ -132,7 +132,7 @@ def _observe(model: nn.Module, x: Tensor) -> Observation:
 
 
 def _first_tensor(value: Any) -> Tensor | None:
-    """The value itself, or the first of several: some patch embeddings return tokens and the size of their grid."""
+    """The value, or the first of several: some patch embeddings return tokens and the size of their grid."""
     if isinstance(value, (tuple, list)) and value:
         value = value[0]
     return value if isinstance(value, Tensor) else None

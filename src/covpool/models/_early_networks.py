@@ -1,4 +1,4 @@
-"""AlexNet, VGG-F and VGG-M up to their last pooling: the paper's networks that torchvision and timm do not have."""
+"""AlexNet, VGG-F and VGG-M up to their last pooling: networks of the paper that torchvision and timm do not have."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution, batch norm and ReLU, and perhaps a 3x3 max-pooling of stride 2."""
+    """A convolution, batch norm and ReLU, followed by a 3x3 max-pooling of stride 2 if `pool` is set."""
 
     width: int
     kernel: int
@@ -44,9 +44,9 @@ TABLES: dict[str, tuple[Conv, ...]] = {
 
 
 def early_features(name: str) -> nn.Sequential:
-    """The convolutional part of a network, with batch norm in place of local response normalisation as in the paper.
+    """The convolutional part of a network, with batch norm in place of local response normalization as in the paper.
 
-    Poolings round sizes up, as in Caffe, for which VGG-F and VGG-M were made: both end in 13x13 and 6x6 maps.
+    Poolings round sizes up, as in Caffe, for which VGG-F and VGG-M were made: all three end in a 6x6 map.
 
     Args:
         name: "alexnet", "vgg_f" or "vgg_m".

@@ -46,19 +46,19 @@ PAPER: dict[str, PaperRow] = {
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What a network of the paper costs.
+    """The cost of a network of the paper.
 
     Attributes:
-        name: of the network.
-        paper: the row of Appendix III, None where the paper has none.
-        parameters: how many, exactly.
-        representation: length of the pooled vector.
-        gmacs: 10^9 multiply-adds of one image, as we run it.
-        gmacs_paper: the same in the paper's accounting (`covpool.models.Cost`).
-        milliseconds: of one image in evaluation on `device`, the median over the repetitions; None when not measured.
-        memory: MiB of tensors alive at the peak, parameters included; None when not measured.
-        device: where it was measured.
-        batch: images at a time when it was measured.
+        name: Name of the network.
+        paper: Its row in Appendix III, None if it has none.
+        parameters: Exact number of parameters.
+        representation: Length of the pooled vector.
+        gmacs: 10^9 multiply-adds for one image, as covpool runs it.
+        gmacs_paper: The same, counted as in the paper (`covpool.models.Cost`).
+        milliseconds: Median time for one image in evaluation; None if not measured.
+        memory: Peak of the memory of all live tensors in MiB, parameters included; None if not measured.
+        device: Device of the measurement.
+        batch: Images per batch in the measurement.
     """
 
     name: str
@@ -76,14 +76,14 @@ class Efficiency:
 def efficiency(
     name: str, *, measure: bool = True, device: str = "cpu", batch: int = 1, repetitions: int = 5
 ) -> Efficiency:
-    """The row of Appendix III for one of the paper's networks, as printed, as counted, and as measured on this machine.
+    """Compare a network of the paper with its row in Appendix III: printed, counted, and measured on this machine.
 
     Args:
-        name: one of `covpool.list_models()`.
-        measure: time it and watch its memory; else only count.
-        device: to measure on.
-        batch: images at a time.
-        repetitions: of the timed forward pass.
+        name: One of `covpool.list_models()`.
+        measure: Measure time and memory; otherwise only count.
+        device: Device of the measurement.
+        batch: Images per batch.
+        repetitions: Number of timed forward passes.
 
     Reference: "Deep CNNs Meet Global Covariance Pooling", Appendix III.
 
@@ -119,7 +119,7 @@ def efficiency(
 
 @torch.inference_mode()
 def _milliseconds(network: nn.Module, x: Tensor, repetitions: int) -> float:
-    """The median time of one call, after one that does not count."""
+    """The median time of one call, after a call to warm up."""
     times = []
     for _ in range(repetitions + 1):
         start = time.perf_counter()
@@ -130,7 +130,7 @@ def _milliseconds(network: nn.Module, x: Tensor, repetitions: int) -> float:
 
 @torch.no_grad()
 def _peak_mebibytes(network: nn.Module, x: Tensor) -> float:
-    """The most memory that tensors take at one time in a call, with the parameters."""
+    """The peak memory of all live tensors during a call, with the parameters."""
     watch = _LiveTensors()
     for tensor in (*network.parameters(), *network.buffers(), x):
         watch.add(tensor)
@@ -140,7 +140,7 @@ def _peak_mebibytes(network: nn.Module, x: Tensor) -> float:
 
 
 class _LiveTensors(TorchDispatchMode):
-    """Adds up the storages that operations make, and takes them off again when they are freed; any device."""
+    """Adds the size of each storage that an operation creates, and subtracts it when the storage is freed."""
 
     def __init__(self) -> None:
         super().__init__()

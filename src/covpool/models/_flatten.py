@@ -1,4 +1,4 @@
-"""The first-order end of AlexNet and VGG: every position of a small grid, one after another."""
+"""The first-order pool of AlexNet and VGG: all positions of a small grid as one vector."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from covpool.pools import Pool
 
 
 class FlattenPool(Pool):
-    """The features of all positions as one vector, channel by channel: what the FC layers of 2012 were given.
+    """The features of all positions as one vector, channel by channel, as the first FC layer of AlexNet takes them.
 
-    It is not in the table of pools because it depends on the order and number of positions.
+    It is not registered as a pool because it depends on the order and number of positions.
 
     Args:
-        in_features: channels c.
-        positions: n, of the grid.
+        in_features: Channels c.
+        positions: Positions n of the grid.
 
     Shape: (b, c, h, w) with h w = n -> (b, c n).
 

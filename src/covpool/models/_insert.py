@@ -24,16 +24,16 @@ Change = Callable[..., None]
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """What is known of a block.
+    """Description of a block.
 
     Attributes:
-        name: the key, which is also the command-line value and the suffix of a backbone's name ("resnet50+se").
-        title: its name in its paper.
-        paper: where it comes from.
-        formula: what it computes, in one line.
-        place: where it goes.
-        parameters: what it adds, as a formula in c channels of the block's output.
-        options: keyword arguments and their defaults.
+        name: Its key, which is also the command-line value and the suffix of a backbone's name ("resnet50+se").
+        title: Its name in its paper.
+        paper: The paper that introduced it.
+        formula: What it computes, in one line.
+        place: Where it is inserted.
+        parameters: The parameters it adds, as a formula in the c channels of a residual block's output.
+        options: Its keyword arguments and their defaults.
     """
 
     name: str
@@ -49,17 +49,17 @@ _BLOCKS: dict[str, tuple[Change, BlockInfo]] = {}
 
 
 def insert(backbone: M, block: str, **options: Any) -> M:
-    """A copy of a ResNet with a block inside: "se", "cbam", "sort", "fb" or "tanh".
+    """Insert a block into a copy of a ResNet: "se", "cbam", "sort", "fb" or "tanh".
 
-    The backbone given is not changed; the copy shares its parameters and has the blocks' beside them. Names of existing
-    tensors stay, so that weights of the plain backbone load (strict=False, or load them before inserting). Several
-    blocks may be inserted one after another. Known are the BasicBlock and the Bottleneck of torchvision and timm.
+    `backbone` is not changed; the copy shares its parameters and adds those of the block. Existing tensors keep their
+    names, so that weights of the plain backbone load (with strict=False, or before the insertion). Several blocks can
+    be inserted one after another. The ResNets of torchvision and timm are supported (BasicBlock and Bottleneck).
 
     Args:
-        backbone: a classifier; put a pool on it afterwards, attach(insert(...), ...). By name, with the published
-            options: attach("resnet50+se", ...).
-        block: one of `list_blocks()`.
-        options: of the block, see `block_info(block).options` and docs/blocks.md.
+        backbone: A classifier. Attach a pool afterwards: attach(insert(...), ...). With the published options, a name
+            does both: attach("resnet50+se", ...).
+        block: One of `list_blocks()`.
+        options: Options of the block, see `block_info(block).options` and docs/blocks.md.
 
     >>> import torch, torchvision
     >>> plain = torchvision.models.resnet18()
@@ -85,7 +85,7 @@ def insert(backbone: M, block: str, **options: Any) -> M:
 
 
 def list_blocks() -> list[str]:
-    """The names that `insert` knows.
+    """The names of all blocks that `insert` takes.
 
     >>> list_blocks()
     ['se', 'cbam', 'sort', 'fb', 'tanh']
@@ -94,7 +94,7 @@ def list_blocks() -> list[str]:
 
 
 def block_info(name: str) -> BlockInfo:
-    """What is known of one block.
+    """The description of a block.
 
     >>> block_info("sort").options
     {'tau': 0.01, 'root': True}
@@ -181,7 +181,7 @@ def _insert_fb(
     linear = getattr(model, "fc", None)
     if pool is None or not isinstance(linear, nn.Linear):
         raise CovpoolError(
-            f"'fb' takes the place of a pool and a linear classifier `fc`; {type(model).__name__} has no such end"
+            f"'fb' takes the place of a pool and a linear classifier `fc`; {type(model).__name__} does not have both"
         )
     options: dict[str, Any] = {"rank": rank, "drop": drop, "self_terms": self_terms, "compensation": compensation}
     layer = FactorizedBilinear(linear.in_features, linear.out_features, **options).to(*device_and_dtype(linear))

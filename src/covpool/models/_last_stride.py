@@ -9,24 +9,24 @@ from covpool.models._backbone import Backbone, positions
 from covpool.models._dry_run import Call, Observation, observe
 
 Undo = Callable[[], None]
-TRIMMED = 2  # convolutions without padding may trim the map after its last down-sampling, by less than to half its size
+TRIMMED = 2  # after the last down-sampling, convolutions without padding may trim the map, but not to half its size
 
 
 class LastStrideKept(UserWarning):
-    """A backbone's last down-sampling could not be removed, and stays."""
+    """The last down-sampling of a backbone cannot be removed and stays."""
 
 
 def remove_last_stride(backbone: Backbone, name: str) -> None:
-    """Give the last down-sampling of a backbone stride 1, in all its parallel branches; parameters stay as they are.
+    """Give the last down-sampling of a backbone stride 1, in all its parallel branches, without changing parameters.
 
-    It is found in a dry run, as the last module that makes a map smaller, with those beside it that must change too. A
+    A dry run finds it: the last module that makes a map smaller, with the parallel modules that must change too. A
     convolution gets stride 1, a pooling becomes the identity (or, beside convolutions without padding, a pooling of
-    stride 1). A network whose only down-sampling is at its entry (ViT, ConvMixer) has none to remove. One that merges
-    patches (Swin), or that stops working when its map grows, keeps it and says so in a `LastStrideKept` warning.
+    stride 1). A network that down-samples only at its entry (ViT, ConvMixer) has nothing to remove. A network that
+    merges patches (Swin), or that fails on a larger map, keeps its stride with a `LastStrideKept` warning.
 
     Args:
-        backbone: changed in place.
-        name: of the backbone, for the warning.
+        backbone: The backbone, changed in place.
+        name: Name of the backbone for the warning.
     """
     seen = observe(backbone, backbone.image)
     size = positions(backbone, seen)
@@ -43,12 +43,12 @@ def remove_last_stride(backbone: Backbone, name: str) -> None:
                 return
             for step in undo:
                 step()
-    reason = "it does not work on a larger map" if groups else "that is no strided convolution or pooling"
+    reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
     warnings.warn(f"{name} keeps its last down-sampling: {reason}", LastStrideKept, stacklevel=3)
 
 
 def _is_isotropic(backbone: Backbone, seen: Observation, shrinking: list[Call], size: int) -> bool:
-    """Whether the image itself is brought to the final size, by one module, or by the part that makes tokens of it."""
+    """Whether the only down-sampling acts on the image itself: one module, or the patch embedding."""
     entries = [call for call in seen.calls if call.before[1:] == backbone.image and call.name != "body"]
     if backbone.layout == "tokens":
         return any(call.positions in (size, size + backbone.prefix) for call in entries)
@@ -56,11 +56,11 @@ def _is_isotropic(backbone: Backbone, seen: Observation, shrinking: list[Call], 
 
 
 def _groups(seen: Observation, shrinking: list[Call]) -> list[list[Call]]:
-    """What may be the last down-sampling with its parallel branches, smallest first.
+    """Candidates for the last down-sampling with its parallel branches, smallest first.
 
-    The last module alone; then all that shrink within a module around it that takes the same map (a residual block, an
-    inception block, a stage); then all that shrink to the same size. Attention that shrinks its keys for itself is left
-    out that way, unless the network runs only with it.
+    First the last module alone, then all shrinking modules inside a module around it that takes the same map (a
+    residual block, an inception block, a stage), then all that shrink to the same size. Attention that shrinks its own
+    keys is thus left alone, unless the network runs only when that changes too.
     """
     if not shrinking:
         return []
@@ -73,7 +73,7 @@ def _groups(seen: Observation, shrinking: list[Call]) -> list[list[Call]]:
 
 
 def _unstride(backbone: Backbone, group: list[Call], keep_pooling: bool) -> list[Undo]:
-    """Change the modules of a group, and tell how to undo each change; nothing where one of them cannot be changed."""
+    """Change the modules of a group and return how to undo it; change nothing if one of them cannot be changed."""
     undo: list[Undo] = []
     for call in {call.name: call for call in group}.values():
         module = backbone.get_submodule(call.name)
@@ -103,6 +103,6 @@ def _put_back(backbone: Backbone, name: str, module: nn.Module) -> Undo:
 def _grew(backbone: Backbone, size: int, values: bool) -> bool:
     try:
         seen = observe(backbone, backbone.image, values=values)
-    except Exception:  # whatever it is: this network depends on the size of its last map
+    except Exception:  # whatever the error is, this network depends on the size of its last map
         return False
     return positions(backbone, seen) > size

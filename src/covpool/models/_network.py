@@ -22,9 +22,10 @@ class Network(nn.Module):
     `features.body.`: "layer1.0.conv1.weight" becomes "features.body.layer1.0.conv1.weight".
 
     Args:
-        features: images -> one feature tensor, or a tuple of them for a pool of several.
-        pool: feature tensors -> one vector per image.
-        classifier: vectors -> logits. A pool with output "scores" is its own classifier; give nn.Identity() then.
+        features: Module from images to one feature tensor, or to a tuple of them for a pool of several.
+        pool: Module from feature tensors to one vector per image.
+        classifier: Module from vectors to logits; nn.Identity() for a pool with output "scores", which is its own
+            classifier.
         architecture: What `rebuild` needs to build the same network again; None for a network put together by hand.
 
     Shape: (b, 3, h, w) -> (b, num_classes).
@@ -35,7 +36,7 @@ class Network(nn.Module):
     torch.Size([2, 5])
     """
 
-    origin: str | None = None  # whose checkpoint it was imported from, in which layout
+    origin: str | None = None  # layout of the checkpoint that it was imported from
 
     def __init__(
         self, features: nn.Module, pool: Pool, classifier: nn.Module, *, architecture: Architecture | None = None
@@ -55,12 +56,12 @@ class Network(nn.Module):
         return features
 
     def forward_pool(self, features: Features) -> Tensor:  # -> (b, pool.out_features)
-        """The representation: what a linear SVM gets."""
+        """The representation, which is also the input of a linear SVM."""
         pooled: Tensor = self.pool(*features) if isinstance(features, tuple) else self.pool(features)
         return pooled
 
     def forward_head(self, z: Tensor) -> Tensor:  # (b, pool.out_features) -> (b, num_classes)
-        """Logits, computed in the classifier's dtype: the pool answers a half-precision network in float32."""
+        """The logits, in the dtype of the classifier: the pool of a half-precision network gives float32."""
         parameter = next(self.classifier.parameters(), None)
         logits: Tensor = self.classifier(z if parameter is None else z.to(parameter.dtype))
         return logits
@@ -70,7 +71,7 @@ class Network(nn.Module):
         return self.pool.out_features if self.pool.output == "scores" else last_linear(self.classifier).out_features
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Put a new last layer for `num_classes` classes in place of the old one."""
+        """Replace the last layer of the classifier by a new one for `num_classes` classes."""
         check_positive_int("num_classes", num_classes)
         if self.pool.output == "scores":
             raise CovpoolError(
@@ -84,14 +85,14 @@ class Network(nn.Module):
     def parameter_groups(
         self, lr: float, *, head_factor: float = 1.0, weight_decay: float | None = None, decay_norms: bool = True
     ) -> list[dict[str, Any]]:
-        """Groups for a torch optimizer, with a learning rate for the classifier of its own.
+        """Parameter groups for a torch optimizer, with a separate learning rate for the classifier.
 
         Args:
-            lr: of the backbone and the pool.
-            head_factor: the classifier learns at lr * head_factor; the paper fine-tunes with 5. A pool that gives
-                scores counts as the classifier.
-            weight_decay: of all groups; None leaves it to the optimizer.
-            decay_norms: False takes norms and biases (parameters with fewer than two dimensions) out of weight decay.
+            lr: Learning rate of the backbone and the pool.
+            head_factor: The learning rate of the classifier is lr * head_factor; the paper fine-tunes with 5. A pool
+                that gives scores counts as the classifier.
+            weight_decay: Weight decay of all groups; None for the default of the optimizer.
+            decay_norms: Whether weight decay applies to norms and biases (parameters with fewer than two dimensions).
 
         >>> import covpool
         >>> network = Network(nn.Conv2d(3, 8, 3), covpool.create_pool("isqrt", 8), nn.Linear(36, 5))
@@ -113,12 +114,12 @@ class Network(nn.Module):
         return [group for group in groups if group["params"]]
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Recompute the backbone's activations in the backward instead of storing them, where the backbone can."""
+        """Recompute the activations of the backbone in the backward pass, if the backbone supports it (timm's do)."""
         switches = [getattr(module, "set_grad_checkpointing", None) for module in self.features.modules()]
         if not any(callable(switch) for switch in switches):
             raise CovpoolError(
-                "this backbone has no gradient checkpointing of its own (`set_grad_checkpointing`): "
-                "use the one of the same name from timm, or torch.utils.checkpoint on its stages"
+                "this backbone has no method `set_grad_checkpointing`: "
+                "use timm's backbone of the same name, or torch.utils.checkpoint on its stages"
             )
         for switch in switches:
             if callable(switch):

@@ -39,11 +39,15 @@ from covpool.models._network import Network
 
 @dataclass(frozen=True)
 class Base:
-    """An original network: channels of its last map, size of its images, and the grid and hidden layers of its head.
+    """An original network.
 
-    `grid` is the side of the map that the first FC layer sees; None for networks with average pooling and one FC layer.
-    `gcp_norm` tells whether the hidden layers behind a covariance pool have batch norm: yes by the paper, but the
-    authors' VGG16-BN has FC-ReLU-Dropout, and only so has it the 170,479,144 parameters of their checkpoint.
+    Attributes:
+        channels: Channels of its last map.
+        image: Side of its images.
+        grid: Side of the map that its first FC layer sees; None for a network with average pooling and one FC layer.
+        norm: Whether its hidden FC layers have batch norm.
+        gcp_norm: Whether the hidden FC layers behind a covariance pool have batch norm. The paper says yes, but the
+            authors' VGG16-BN has FC-ReLU-Dropout, which gives the 170,479,144 parameters of their checkpoint.
     """
 
     channels: int
@@ -67,7 +71,7 @@ BASES: dict[str, Base] = {
     "densenet201": Base(1920),
 }
 POOLS = ("isqrt", "mpn", "gaussian", "cov")
-HIDDEN = (4096, 4096)  # of every head with hidden layers
+HIDDEN = (4096, 4096)  # widths of the hidden layers in every head that has them
 
 CHAINS: dict[str, tuple[int, ...]] = {
     "32k": (256,),
@@ -81,11 +85,11 @@ CHAINS: dict[str, tuple[int, ...]] = {
 }
 GROUPS = {"2k_1g": 1, "2k_2g": 2, "2k_4g": 4}
 PROJECTION = 2048
-FLATTEN = "flatten"  # said of networks whose FC layers see the whole map; no pool of the table
+FLATTEN = "flatten"  # stands for FlattenPool, which is not a registered pool
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """The names that `create_model` knows, those of one network together.
+    """The names of all networks that `create_model` builds, grouped by backbone.
 
     >>> list_models("resnet18_isqrt_*")
     ['resnet18_isqrt_32k', 'resnet18_isqrt_12k', 'resnet18_isqrt_8k', 'resnet18_isqrt_2k', 'resnet18_isqrt_8k_direct',
@@ -99,12 +103,12 @@ def list_models(pattern: str = "*") -> list[str]:
 
 
 def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Network:
-    """One of the paper's networks, with fresh weights.
+    """Build one of the paper's networks, with fresh weights.
 
     Args:
-        name: one of `list_models()`; the module's documentation explains the names.
-        num_classes: length of the logits.
-        pool_options: of the pool, such as iterations=3.
+        name: One of `list_models()`; docs/models.md explains the names.
+        num_classes: Length of the logits.
+        pool_options: Options of the pool, such as iterations=3.
 
     Reference: "Deep CNNs Meet Global Covariance Pooling", Appendix III and the tables of compact representations.
 
@@ -131,20 +135,20 @@ def create_model(name: str, num_classes: int = 1000, **pool_options: Any) -> Net
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The network and the arm that a name tells of; the arm of an original network is "".
+    """Split a name into the network and the arm; the arm of an original network is "".
 
     >>> split_name("vgg16_bn_isqrt_32k")
     ('vgg16_bn', 'isqrt_32k')
     """
     names = list_models()
     if name not in names:
-        raise CovpoolError(f"there is no model named {name!r}{did_you_mean(name, names)}; `list_models()` has all")
+        raise CovpoolError(f"there is no model named {name!r}{did_you_mean(name, names)}; `list_models()` lists all")
     base = max((b for b in BASES if name == b or name.startswith(f"{b}_")), key=len)
     return base, name.removeprefix(base).removeprefix("_")
 
 
 def pool_of(name: str) -> str:
-    """The name of the pool in one of the networks; "flatten" where FC layers see the whole map.
+    """The name of the pool in one of the networks; "flatten" if FC layers see the whole map.
 
     >>> pool_of("resnet50_mpn_32k"), pool_of("resnet50"), pool_of("vgg16_modified")
     ('mpn', 'avg', 'flatten')
@@ -156,7 +160,7 @@ def pool_of(name: str) -> str:
 
 
 def representation_of(name: str) -> dict[str, Any]:
-    """The options of its pool that the name of a network stands for.
+    """The pool options that the name of a network implies.
 
     >>> representation_of("resnet50_isqrt_8k"), representation_of("resnet50")
     ({'reduce_to': (256, 128)}, {})
@@ -166,7 +170,7 @@ def representation_of(name: str) -> dict[str, Any]:
 
 
 def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: bool, **pool_options: Any) -> Network:
-    """AlexNet or VGG with their own head: a grid of features, averages where the map is larger, and FC layers."""
+    """AlexNet or VGG with their own head: features averaged to a fixed grid, and FC layers."""
     assert about.grid is not None
     backbone = make_backbone(model, input_size=(about.image, about.image))
     if modified:
@@ -178,7 +182,7 @@ def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: boo
 
 
 def _representations(channels: int) -> dict[str, dict[str, Any]]:
-    """The names of representations that differ for this many channels, with the pool options that make them."""
+    """The distinct representations for this many channels, by name, with the pool options of each."""
     made: dict[str, dict[str, Any]] = {}
     for size, chain in CHAINS.items():
         steps = tuple(width for width in chain if width < channels)

@@ -1,4 +1,4 @@
-"""Residual blocks of torchvision's and timm's ResNets, taken over so that their inside can be changed."""
+"""Residual blocks of torchvision's and timm's ResNets in a form whose parts can be changed."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from covpool._errors import CovpoolError
 from covpool.models._backbone import device_and_dtype
 
 BASIC, BOTTLENECK = "BasicBlock", "Bottleneck"
-# class -> the modules of its residual branch in order, absent ones left out, and its last activation
+# class -> the possible modules of its residual branch in order, and its last activation
 KNOWN: dict[str, tuple[str, str]] = {
     f"torchvision.models.resnet.{BASIC}": ("conv1 bn1 relu conv2 bn2", "relu"),
     f"torchvision.models.resnet.{BOTTLENECK}": ("conv1 bn1 relu conv2 bn2 relu conv3 bn3", "relu"),
@@ -18,14 +18,14 @@ KNOWN: dict[str, tuple[str, str]] = {
 
 
 class ResidualBlock(nn.Module):
-    """A block of a ResNet with its own modules and parameters under their names, in a forward of ours:
+    """A block of a ResNet with its own modules, parameters and names, and a forward of ours:
 
         y = activation(merge(shortcut, branch(x))).
 
-    Without `merge` the two are added. As taken over it computes what the block did, bit for bit.
+    Without `merge` the two are added, and the output equals that of the original block, bit for bit.
 
     Args:
-        block: BasicBlock or Bottleneck of torchvision or timm; its modules are shared.
+        block: A BasicBlock or Bottleneck of torchvision or timm, whose modules are shared.
     """
 
     def __init__(self, block: nn.Module) -> None:
@@ -50,27 +50,27 @@ class ResidualBlock(nn.Module):
 
     @property
     def channels(self) -> int:
-        """Of what comes out."""
+        """Channels of the output."""
         last = [child for name in self.branch if isinstance(child := getattr(self, name), nn.Conv2d)][-1]
         return last.out_channels
 
     def add_gate(self, name: str, gate: nn.Module) -> None:
-        """Put a module at the end of the residual branch, before drop path."""
+        """Append a module to the residual branch, before drop path."""
         if name in self.branch:
-            raise CovpoolError(f"this backbone has {name!r} in its blocks already: insert it once")
+            raise CovpoolError(f"this backbone has {name!r} in its blocks already: insert it only once")
         end = len(self.branch) - ("drop_path" in self.branch)
         self.branch = (*self.branch[:end], name, *self.branch[end:])
         self.gates = (*self.gates, name)
         setattr(self, name, gate.to(*device_and_dtype(self)).train(self.training))
 
     def set_merge(self, merge: nn.Module) -> None:
-        """Put a module of two inputs, shortcut and residual, in place of their sum."""
+        """Replace the sum of shortcut and residual by a module of two inputs."""
         if self.merge is not None:
-            raise CovpoolError(f"the sum in this backbone's blocks is replaced already, by {self.merge}: do it once")
+            raise CovpoolError(f"the sum in these blocks is already replaced by {self.merge}: replace it only once")
         self.merge = merge.train(self.training)
 
     def set_activation(self, activation: nn.Module) -> None:
-        """Put another module in place of the last activation; those inside the branch stay."""
+        """Replace the last activation; those inside the branch stay."""
         self.activation = "last_activation"
         self.last_activation = activation.train(self.training)
 
@@ -79,9 +79,9 @@ class ResidualBlock(nn.Module):
 
 
 def take_over(model: nn.Module) -> list[ResidualBlock]:
-    """Replace every residual block in a network by a `ResidualBlock`, in place; those that are one already stay.
+    """Replace every residual block in a network by a `ResidualBlock`, in place.
 
-    Returns: all of them, in order.
+    Returns: All of them in order, including those that were `ResidualBlock`s before.
     """
     for name, block in list(model.named_modules()):
         if name and _class(block) in KNOWN:
@@ -89,15 +89,14 @@ def take_over(model: nn.Module) -> list[ResidualBlock]:
     blocks = [module for module in model.modules() if isinstance(module, ResidualBlock)]
     if not blocks:
         raise CovpoolError(
-            f"{type(model).__name__} has no residual block that is known here: blocks go into the ResNets of "
-            f"torchvision and timm, made of {BASIC} or {BOTTLENECK}. In others the place of the residual addition, "
-            "which is no module, cannot be told: write that network's block yourself, with the layers of covpool.blocks"
+            f"{type(model).__name__} has no residual block of a supported kind: {BASIC} or {BOTTLENECK} of "
+            "torchvision's and timm's ResNets. For others, write the block yourself with the layers of covpool.blocks"
         )
     return blocks
 
 
 def gate_tensors(model: nn.Module) -> Iterator[str]:
-    """The names of the tensors that inserted gates brought into a network."""
+    """The names of the tensors of all inserted gates in a network."""
     for prefix, block in model.named_modules():
         if isinstance(block, ResidualBlock):
             for name in block.gates:

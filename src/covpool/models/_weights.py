@@ -1,4 +1,4 @@
-"""Backbone weights from local files, of timm or torchvision. Nothing in a file is ever executed."""
+"""Backbone weights from local files of timm or torchvision. No code in a file is executed."""
 
 import re
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from covpool._files import find_state, read_tensors
 from covpool.models._backbone import Backbone
 from covpool.models._residual import gate_tensors
 
-# torchvision published its DenseNets when norm1 was still written norm.1
+# torchvision's published DenseNet weights write norm.1 for norm1
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 
 def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
-    """Fill a backbone from a file of its whole classifier; the entries of the removed parts are left out.
+    """Fill a backbone from a file of its whole classifier, without the entries of the removed modules.
 
-    Blocks that were inserted into it keep their fresh weights where the file knows none of them.
+    Inserted blocks keep their fresh weights if the file has no weights for them.
 
     Args:
-        backbone: changed in place.
-        path: .safetensors, or whatever torch.save wrote (.pth, .pt, .bin).
+        backbone: The backbone, changed in place.
+        path: A .safetensors file, or a file of torch.save (.pth, .pt, .bin).
     """
     found = find_state(read_tensors(path))
     state = {key.removeprefix("module."): value for key, value in found.items() if isinstance(value, Tensor)}
