@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,12 @@ def test_a_users_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_nearest_name_is_suggested() -> None:
     with pytest.raises(ValueError, match="did you mean 'aircraft'"):
         find_recipe("aircrafts")
+
+
+def test_names_and_descriptions_do_not_import_torch() -> None:
+    code = (
+        "import sys; from covpool.recipe import json_schema, list_recipes, read_about; json_schema(); "
+        "assert all(map(read_about, list_recipes())); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -118,4 +118,4 @@ def test_fine_tuning_starts_from_what_was_pre_trained(tmp_path: Path) -> None:
     weights = f"init.weights={first.run / 'last.safetensors'}"
     recipe = read_recipe("finetune-resnet50_isqrt_32k_epn+cub", [*SMALL, weights])
     notes = " ".join(build_network(recipe, ["crow", "wren"]).notes)
-    assert "features from" in notes and "pool from" in notes and "a fresh classifier" in notes
+    assert "features from" in notes and "pool from" in notes and "a new classifier" in notes
