@@ -14,13 +14,13 @@ def test_precision() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "two", "0,x"])
-def test_devices_that_are_none(said: str) -> None:
+def test_invalid_devices(said: str) -> None:
     with pytest.raises(ValueError, match=r"`devices.devices` must be"):
         make_fabric(Devices(devices=said), "32")
 
 
 @pytest.mark.parametrize("said", ["-3", "0"])
-def test_devices_that_the_machine_does_not_have(said: str) -> None:
+def test_devices_that_are_not_available(said: str) -> None:
     with pytest.raises(ValueError, match=rf"`devices` must name what this machine has; .* devices '{said}'"):
         make_fabric(Devices(accelerator="cpu", devices=said), "32")
 
@@ -30,14 +30,14 @@ def test_unknown_strategy() -> None:
         make_fabric(Devices(strategy="fsd"), "32")
 
 
-def test_flags_of_torch_come_back() -> None:
+def test_flags_of_torch_are_restored() -> None:
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     with reproducible(True):
         assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
 
 
-def test_the_group_of_processes_is_left(tmp_path: Path) -> None:
+def test_leaving_the_group_of_processes(tmp_path: Path) -> None:
     leave_processes()  # there is none
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     leave_processes()

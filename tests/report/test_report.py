@@ -26,14 +26,9 @@ from covpool.report._eigenplots import SpectraSummary, function_plots, spectrum_
 from covpool.report._history import History, Series
 from covpool.report._mistakes import find_mistakes
 from covpool.report._predictions import Predictions
-from report.pages import SECTIONS, Page, outside, reported_run
+from report.pages import SECTIONS, Page, outside
 
 MISSING = "This part is missing"
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return reported_run(tmp_path_factory.mktemp("finished"))
 
 
 @pytest.fixture

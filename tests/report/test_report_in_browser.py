@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from report.pages import SECTIONS, browse, find_browser, reported_run
+from report.pages import SECTIONS, browse, find_browser
 
 BROWSER = find_browser() or ""
 pytestmark = pytest.mark.skipif(not BROWSER, reason="no Chromium on the path, and CHROMIUM names none")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return reported_run(tmp_path_factory.mktemp("finished"))
 
 
 # A frame around the page, as narrow as a phone, which a browser window cannot be; it reports what it contains.

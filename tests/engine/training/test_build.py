@@ -32,8 +32,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def taken(network: covpool.Network, path: Path) -> dict[str, bool]:
-    """Which parts of a network equal those of a checkpoint."""
+def loaded_parts(network: covpool.Network, path: Path) -> dict[str, bool]:
+    """Which parts of a network are equal to those of a checkpoint."""
     source = covpool.load(path).state_dict()
     mine = network.state_dict()
     return {
@@ -44,31 +44,31 @@ def taken(network: covpool.Network, path: Path) -> dict[str, bool]:
 
 def test_a_checkpoint_with_the_same_classes_is_loaded_whole(checkpoint: Path) -> None:
     built = build_network(recipe(checkpoint), CLASSES)
-    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
+    assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
     assert any("classifier from" in note for note in built.notes)
 
 
 @pytest.mark.parametrize("classes", [["cat", "dog"], ["cat", "dog", "owl"]])
 def test_other_classes_get_a_new_classifier(checkpoint: Path, classes: list[str]) -> None:
     built = build_network(recipe(checkpoint), classes)
-    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
+    assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
     assert built.network.num_classes == len(classes) and "a new classifier" in built.notes
 
 
 def test_another_pool_is_new(checkpoint: Path) -> None:
-    """PreTr-GAP of the paper: the features of one network under another pool."""
+    """As for PreTr-GAP in the paper: the features of one network under another pool."""
     built = build_network(recipe(checkpoint, reduce_to=4), CLASSES)
-    assert taken(built.network, checkpoint) == {"features": True, "pool": False, "classifier": False}
+    assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": False, "classifier": False}
 
 
 def test_epn_can_be_added_when_fine_tuning(checkpoint: Path) -> None:
     built = build_network(recipe(checkpoint, normalize="epn"), CLASSES)
-    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
+    assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}
 
 
-def test_a_recipe_that_names_no_network_trains_the_checkpoints(checkpoint: Path) -> None:
+def test_a_recipe_without_a_network_trains_that_of_the_checkpoint(checkpoint: Path) -> None:
     built = build_network(recipe(checkpoint, model=Model()), ["a", "b"])
-    assert taken(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
+    assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": True, "classifier": False}
     assert built.network.architecture is not None and built.network.architecture.num_classes == 2
 
 
@@ -137,7 +137,7 @@ def network() -> covpool.Network:
     return covpool.attach(BACKBONE, "isqrt", 3, reduce_to=8)
 
 
-def test_freezing_goes_by_whole_names(network: covpool.Network) -> None:
+def test_parts_are_frozen_by_whole_names(network: covpool.Network) -> None:
     freeze(network, ["features.body.layer1", "pool"])
     for name, parameter in network.named_parameters():
         assert parameter.requires_grad != name.startswith(("features.body.layer1.", "pool."))
@@ -148,7 +148,7 @@ def test_freezing_goes_by_whole_names(network: covpool.Network) -> None:
 
 
 def test_frozen_parts_do_not_change_at_all(network: covpool.Network) -> None:
-    """Neither do the statistics of their batch norms."""
+    """The statistics of their batch norms do not change either."""
     freeze(network, ["features"])
     set_training(network, ["features"], freeze_norms=False)
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}

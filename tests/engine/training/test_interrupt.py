@@ -7,25 +7,25 @@ from covpool.engine.training._interrupt import StopRequests
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_only_asks(number: signal.Signals) -> None:
+def test_the_first_signal_only_asks(number: signal.Signals) -> None:
     told, before = [], signal.getsignal(number)
     with StopRequests(lambda: told.append(number)) as requests:
         assert not requests.asked
         os.kill(os.getpid(), number)
         assert requests.asked and told == [number]
-        assert signal.getsignal(number) is before  # so the second one ends at once
+        assert signal.getsignal(number) is before  # so that the second one ends the program
     assert signal.getsignal(number) is before
 
 
-def test_nobody_asked() -> None:
+def test_no_signal() -> None:
     before = signal.getsignal(signal.SIGINT)
     with StopRequests() as requests:
         pass
     assert not requests.asked and signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_worker_ends_as_it_always_did() -> None:
-    """Processes that load images inherit the handlers, and must still obey."""
+def test_worker_processes_end_as_usual() -> None:
+    """Processes that load images inherit the handlers, and must still end."""
     with StopRequests():
         child = os.fork()
         if child == 0:

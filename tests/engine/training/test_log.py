@@ -12,7 +12,7 @@ def write(log: Log, *steps: int) -> None:
     log.close()
 
 
-def test_lines_after_the_resumed_step_go(tmp_path: Path) -> None:
+def test_lines_after_the_resumed_step_are_removed(tmp_path: Path) -> None:
     write(Log(tmp_path), 2, 4, 6)
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"event": "step", "st')  # killed while writing
@@ -20,7 +20,7 @@ def test_lines_after_the_resumed_step_go(tmp_path: Path) -> None:
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [2, 4, 6, 8]
 
 
-def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
+def test_a_new_run_starts_a_new_log(tmp_path: Path) -> None:
     write(Log(tmp_path), 2)
     write(Log(tmp_path), 3)
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [3]
@@ -45,7 +45,7 @@ def test_tensorboard_shows_each_step_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"hello", b"[1]", b"\xff\xfe", b""])
-def test_a_line_that_is_none_is_named(tmp_path: Path, garbage: bytes) -> None:
+def test_a_line_that_is_not_json_is_named(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "log.jsonl").write_bytes(b'{"event": "step", "step": 2}\n' + garbage + b"\n")
     with pytest.raises(ValueError, match=r"line 2 of .*log.jsonl must be a JSON object; got .*: remove that line"):
         read_log(tmp_path / "log.jsonl")
@@ -59,7 +59,7 @@ def test_a_line_that_cannot_be_written_names_the_file(tmp_path: Path) -> None:
         write(log, 2)
 
 
-def test_without_tensorboard_the_lines_are_written_all_the_same(
+def test_the_log_is_written_without_tensorboard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

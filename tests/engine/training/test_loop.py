@@ -86,7 +86,8 @@ def test_files_and_events_of_a_run(root: Path, tmp_path: Path) -> None:
     assert saved.class_names == tuple(CLASSES) and saved.preprocessing.size == 32
     assert saved.training.epoch == 2 and saved.training.recipe["optimizer"]["lr"] == 0.05
     assert saved.training.metrics["top1"] == accuracies[-1]
-    assert saved.evaluation is not None and saved.data.name == "folder"
+    assert (saved.evaluation.crops, saved.evaluation.flip) == (1, False) and saved.data.name == "folder"
+    assert saved.data.images == {"train": 48, "test": 12} and len(set(saved.data.fingerprints.values())) == 2
     network = covpool.load(tmp_path / "run" / "last.safetensors")
     assert network.num_classes == 3
 

@@ -11,7 +11,7 @@ from tiny import make_tree, tiny_recipe
 
 @pytest.mark.parametrize("failed", [1, 201, 256, 4096])
 @pytest.mark.parametrize("capacity", [0, 1, 2, 5, 37, 63, 200])
-def test_the_largest_batch_is_found_in_few_tries(capacity: int, failed: int) -> None:
+def test_the_largest_batch_is_found_in_few_trials(capacity: int, failed: int) -> None:
     capacity = min(capacity, failed - 1)
     tried = []
 
@@ -31,7 +31,7 @@ def test_advice_can_be_followed() -> None:
     assert "not even one image fits" in advice(8, processes=1, accumulate=1, fitting=0)
 
 
-def test_out_of_memory_says_what_would_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_out_of_memory_names_a_batch_that_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The network accepts at most five images."""
     forward = Network.forward
 

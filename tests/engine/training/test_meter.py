@@ -1,4 +1,4 @@
-"""Sums of an epoch, and the gradient norm at the pool's input."""
+"""Sums over an epoch, and the gradient norm at the input of the pool."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def run(model: Network, meter: Meter, x: Tensor, y: Tensor, scale: float = 1.0, 
 
 
 def expected(model: Network, x: Tensor, y: Tensor) -> tuple[float, float, float]:
-    """Image by image: its loss, whether it is right, and |d loss_i / d X_i|."""
+    """The mean loss, accuracy and |d loss_i / d X_i|, computed image by image."""
     losses, hits, norms = [], [], []
     for image, wanted in zip(x, y, strict=True):
         features = model.features(image[None]).detach().requires_grad_()
@@ -41,7 +41,7 @@ def expected(model: Network, x: Tensor, y: Tensor) -> tuple[float, float, float]
 
 @pytest.mark.parametrize(("scale", "cuts"), [(1.0, 1), (65536.0, 1), (1.0, 3)])
 def test_against_image_by_image(scale: float, cuts: int) -> None:
-    """Whatever the loss scaling and the micro-batches."""
+    """For any loss scaling and number of micro-batches."""
     model, x, y = network(), torch.randn(6, 3, 9, 9), torch.arange(6) % 5
     meter = Meter(model.pool, torch.device("cpu"))
     found = means(run(model, meter, x, y, scale, cuts))
@@ -51,7 +51,7 @@ def test_against_image_by_image(scale: float, cuts: int) -> None:
     assert found["gradient_norm_pool"] == pytest.approx(norm, rel=1e-4)
 
 
-def test_classes_of_mixed_images() -> None:
+def test_targets_of_mixed_images() -> None:
     model, x = network(), torch.randn(3, 3, 9, 9)
     shares = torch.tensor([[0.6, 0.4, 0, 0, 0], [0, 0, 0.3, 0.7, 0], [0, 0, 0, 0, 1.0]])
     meter = Meter(model.pool, torch.device("cpu"))
@@ -59,14 +59,14 @@ def test_classes_of_mixed_images() -> None:
     assert found["accuracy"] == pytest.approx(float((model(x).argmax(1) == torch.tensor([0, 3, 4])).float().mean()))
 
 
-def test_frozen_features_have_no_gradient_to_tell_of() -> None:
+def test_frozen_features_have_no_gradient_norm() -> None:
     model = network()
     model.features.requires_grad_(False)
     found = means(run(model, Meter(model.pool, torch.device("cpu")), torch.randn(2, 3, 9, 9), torch.tensor([0, 1])))
     assert "gradient_norm_pool" not in found
 
 
-def test_the_norm_since_a_line_of_the_log() -> None:
+def test_means_since_the_last_logged_step() -> None:
     assert means([6.0, 3.0, 8.0, 5.0, 8.0], [2.0, 1.0, 4.0, 1.0, 4.0]) == {
         "loss": 1.0,
         "accuracy": 0.5,
@@ -74,7 +74,7 @@ def test_the_norm_since_a_line_of_the_log() -> None:
     }
 
 
-def test_it_lets_go_of_the_pool() -> None:
+def test_a_closed_meter_does_not_watch_the_pool() -> None:
     model = network()
     meter = Meter(model.pool, torch.device("cpu"))
     meter.close()
@@ -82,7 +82,7 @@ def test_it_lets_go_of_the_pool() -> None:
     assert meter.sums.tolist()[3:] == [0.0, 0.0]
 
 
-def test_a_compiled_network_is_watched_too() -> None:
+def test_compiled_network() -> None:
     model, x, y = network(), torch.randn(6, 3, 9, 9), torch.arange(6) % 5
     meter = Meter(model.pool, torch.device("cpu"))
     compiled = torch.compile(model, backend="aot_eager")

@@ -4,12 +4,12 @@ from covpool.data._settings import Augment
 from covpool.engine.training._mixing import make_mix
 
 
-def test_nothing_asked_for() -> None:
+def test_no_mixing() -> None:
     assert make_mix(Augment(), 3) is None
 
 
-def test_images_and_classes_are_mixed_alike() -> None:
-    """Constant images of their class's number: the share of each class can be read off the pixels."""
+def test_images_and_targets_are_mixed_alike() -> None:
+    """Each image is constant, with the number of its class, so that pixels show the share of each class."""
     y = torch.arange(4)
     x = y.float().view(4, 1, 1, 1).expand(4, 3, 8, 8)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What only a GPU can run: half precision with its loss scaling, common batch norms, scattered weights."""
+"""What needs a GPU: half precision with its loss scaling, shared batch norms, weights spread over processes."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tiny import Process, finish, free_ports, make_tree, start, start_nodes, tin
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 GPU = {"accelerator": "gpu", "devices": "1"}
-EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # else a convolution's error depends on how many images it sees
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # with TF32, the error of a convolution depends on the batch size
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("step", [5, 8])
 def test_half_precision_is_resumed_bit_for_bit(tree: Path, tmp_path: Path, precision: str, step: int) -> None:
-    """In the middle of an epoch and at its end; fp16 with its scaler, whose state decides which steps are skipped."""
+    """In the middle of an epoch and at its end. In fp16 the state of the scaler decides which steps are skipped."""
     recipe = tiny_recipe(
         tree,
         data={"cache": "gpu"},
@@ -45,7 +45,7 @@ def test_half_precision_is_resumed_bit_for_bit(tree: Path, tmp_path: Path, preci
 
 @pytest.fixture
 def started() -> Iterator[list[Process]]:
-    """The processes of a test, none of which outlives it."""
+    """The processes of a test, killed at its end."""
     processes: list[Process] = []
     yield processes
     for process in processes:
@@ -54,7 +54,7 @@ def started() -> Iterator[list[Process]]:
 
 
 def kill_after(nodes: list[Process], run: Path, step: int) -> None:
-    """Kill them once the log has reached a step."""
+    """Kill processes once the log has reached a step."""
     deadline = time.monotonic() + 120
     try:
         while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
@@ -73,11 +73,11 @@ def events(run: Path) -> list[tuple[str, int]]:
     return [(event["event"], event["step"]) for event in read_log(run / "log.jsonl")]
 
 
-def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path, started: list[Process]) -> None:
-    """DDP, and FSDP killed and resumed: the parameters and the statistics of the batch norms of one process."""
+def test_two_processes_with_shared_norms_are_like_one(tree: Path, tmp_path: Path, started: list[Process]) -> None:
+    """DDP, and FSDP killed and resumed, give the parameters and batch-norm statistics of one process."""
     recipe = tiny_recipe(
         tree,
-        model={"backbone_options": {"act_layer": "gelu"}},  # at the kink of a ReLU the last bit of a sum decides
+        model={"backbone_options": {"act_layer": "gelu"}},  # a ReLU would amplify rounding errors
         pool={"options": {}},
         train={"sync_norms": True, "clip_norm": 0.5, "epochs": 3, "save_every": 3},
         devices=GPU,
@@ -90,7 +90,7 @@ def test_two_processes_with_common_norms_are_one(tree: Path, tmp_path: Path, sta
     started += start_nodes(ports[0], *command, "devices.strategy=ddp", "--out", tmp_path / "ddp", **EXACT)
     fsdp = start_nodes(ports[1], *command, "devices.strategy=fsdp", "--out", tmp_path / "fsdp", **EXACT)
     kill_after(fsdp, tmp_path / "fsdp", 6)  # of 4 steps per epoch
-    assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
+    assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
     started += start_nodes(ports[2], "train", "--resume", tmp_path / "fsdp", "--no-report", **EXACT)
     for process in started:
         finish(process)

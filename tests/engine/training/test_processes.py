@@ -1,4 +1,4 @@
-"""Two processes are one process with the doubled batch."""
+"""Two processes give the result of one process with twice the batch."""
 
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from tiny import finish, free_ports, make_tree, start, start_nodes, tiny_recipe
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "covpool")
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_same_parameters_and_scores_as_one_process(tmp_path: Path, nodes: int) -> None:
-    """13 test images in batches of 3 do not go round: every image must still count once.
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recipe.toml and `one`, the run of that recipe in one process.
 
-    A smooth network: at the kink of a ReLU the last bit of a sum decides over a whole gradient.
+    The activation is smooth, because at the kink of a ReLU the last bit of a sum changes a whole gradient.
     """
-    root = make_tree(tmp_path / "tree", test=5)
+    folder = tmp_path_factory.mktemp("single")
+    root = make_tree(folder / "tree", test=5)
     (root / "test" / "red" / "4.png").unlink()
     (root / "test" / "blue" / "4.png").unlink()
     recipe = tiny_recipe(
@@ -30,20 +31,28 @@ def test_same_parameters_and_scores_as_one_process(tmp_path: Path, nodes: int) -
         train={"freeze_norms": True, "accumulate": 2, "clip_norm": 0.5},
         evaluate={"batch_size": 3},
     )
-    train(recipe, tmp_path / "one")
-    written = tmp_path / "recipe.toml"
-    written.write_text(to_toml(recipe))
-    command = ("train", written, "--out", tmp_path / "two")
+    train(recipe, folder / "one")
+    (folder / "recipe.toml").write_text(to_toml(recipe))
+    return folder
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_same_parameters_and_scores_as_one_process(single: Path, tmp_path: Path, nodes: int) -> None:
+    """13 test images do not fill batches of 3 on two processes evenly: every image must still count once."""
+    command = ("train", single / "recipe.toml", "--out", tmp_path / "two")
     started = [start(*command, program=TORCHRUN)] if nodes == 1 else start_nodes(*free_ports(1), *command)
     printed = "".join(finish(process) for process in started)
     assert printed.count("everything is in") == 1
-    assert (tmp_path / "two" / "report.html").exists()  # made by the first, when the other may have left
-    one, two = (load_file(tmp_path / run / "last.safetensors") for run in ("one", "two"))
+    assert (tmp_path / "two" / "report.html").exists()  # the first process writes it, when the other may have left
+    runs = (single / "one", tmp_path / "two")
+    one, two = (load_file(run / "last.safetensors") for run in runs)
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
-    logs = [read_log(tmp_path / run / "log.jsonl") for run in ("one", "two")]
+    logs = [read_log(run / "log.jsonl") for run in runs]
     assert [(e["event"], e["step"]) for e in logs[0]] == [(e["event"], e["step"]) for e in logs[1]]
     for mine, theirs in zip(*logs, strict=True):
         for key in ("loss", "test_loss", "train_loss", "gradient_norm_pool"):
             assert mine.get(key) == pytest.approx(theirs.get(key), abs=1e-5)
         assert mine.get("top1") == theirs.get("top1") and mine.get("train_top1") == theirs.get("train_top1")
+    scores = [load_file(run / "scores.safetensors") for run in runs]
+    assert torch.equal(scores[0]["targets"], scores[1]["targets"]) and len(scores[0]["targets"]) == 13

@@ -77,14 +77,14 @@ def test_killed_in_mid_epoch(recipe: Recipe, whole: Path, tmp_path: Path) -> Non
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert read_log(killed / "log.jsonl")[-1]["event"] != "end", "it was too fast to be killed in time"
+    assert read_log(killed / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
     assert "best top-1" in finish(start("train", "--resume", killed, "--no-report"))
     assert_same_end(whole, killed)
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 11])
 def test_killed_at_any_step(recipe: Recipe, whole: Path, tmp_path: Path, step: int) -> None:
-    """Before the first state, right at one, at the end of an epoch, in the middle of one, just before the end."""
+    """Before the first saved state, at one, at the end of an epoch, in the middle of one, and just before the end."""
     train_until(recipe, tmp_path / "killed", event="tick", step=step)
     assert_same_end(whole, tmp_path / "killed")
 
@@ -99,7 +99,7 @@ def test_stages_are_resumed_in_the_right_stage(recipe: Recipe, tmp_path: Path) -
     stages = (Stage(epochs=1, freeze=("features",), lr=0.1), Stage(epochs=2, freeze=(), lr=0.01, batch_size=24))
     staged = recipe.changed(stages=stages)
     train(staged, tmp_path / "whole")
-    train_until(staged, tmp_path / "killed", event="tick", step=7)  # 4 steps of the first stage, then 2 an epoch
+    train_until(staged, tmp_path / "killed", event="tick", step=7)  # 4 steps in the first stage, then 2 per epoch
     assert_same_end(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -175,7 +175,7 @@ def test_states_without_network_and_data_are_resumed(recipe: Recipe, whole: Path
     assert_same_end(whole, tmp_path / "killed")
 
 
-@pytest.mark.parametrize("is_named", [True, False], ids=["the recipe's network", "the checkpoint's own"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["network of the recipe", "network of the checkpoint"])
 def test_initial_weights_are_not_needed_to_resume(recipe: Recipe, whole: Path, tmp_path: Path, is_named: bool) -> None:
     weights = shutil.copy(whole / "last.safetensors", tmp_path / "first.safetensors")
     started = recipe.changed(init=Init(weights=str(weights)))

@@ -23,7 +23,7 @@ def step(network: covpool.Network, optimizer: torch.optim.Optimizer, seed: int) 
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "lamb", "madgrad", "adafactorbv", "cadafactorbv"])
-def test_the_next_step_is_the_same(tmp_path: Path, name: str) -> None:
+def test_the_next_step_after_a_restore_is_the_same(tmp_path: Path, name: str) -> None:
     network, optimizer = setting(0, name)
     step(network, optimizer, 0)
     save_state(
@@ -52,7 +52,7 @@ def test_optimizer_without_state(tmp_path: Path) -> None:
 
 
 def test_the_order_of_saved_groups_does_not_matter() -> None:
-    """A strategy that scatters the weights may save them in another."""
+    """A strategy that spreads the weights over processes may save them in another order."""
     network, optimizer = setting(0, "adamw")
     step(network, optimizer, 0)
     tensors = collect(network, optimizer, ema=None, scaler={})

@@ -26,7 +26,7 @@ class SavedScores:
     targets: Tensor  # (n,), -1 = unknown or could not be read
 
 
-def save_scores(path: Path, scores: SavedScores, checkpoint: Path, recipe: Recipe, images: Images) -> None:
+def save_scores(path: Path, scores: SavedScores, checkpoint: Path, recipe: Recipe, fingerprint: str) -> None:
     """Write scores together with everything they depend on.
 
     Args:
@@ -34,9 +34,9 @@ def save_scores(path: Path, scores: SavedScores, checkpoint: Path, recipe: Recip
         scores: The logits and targets.
         checkpoint: The checkpoint that gives these scores, already saved.
         recipe: The recipe of the training.
-        images: The test set.
+        fingerprint: Fingerprint of the test set.
     """
-    about = {**_settings(checkpoint, recipe), "images": image_fingerprint(images)}
+    about = {**_settings(checkpoint, recipe), "images": fingerprint}
     tensors = {name: tensor.contiguous() for name, tensor in vars(scores).items()}
     with replacing(path) as partial:
         require("safetensors.torch", "models").save_file(tensors, partial, {KEY: json.dumps(about)})

@@ -1,17 +1,13 @@
 """The folder of a run: its files, and checks before anything is written to it."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
-import covpool
 from covpool._errors import CovpoolError
-from covpool.data.pipeline import data_split, preprocessing
 from covpool.engine.evaluation._saved_scores import SCORES_FILE
 from covpool.engine.training._log import LOG_FILE, read_log
 from covpool.engine.training._state import STATE_FILE
-from covpool.io import EvaluationSettings, remove_leftovers
-from covpool.models import Network
+from covpool.io import remove_leftovers
 from covpool.recipe import RECIPE_FILE, Recipe, to_toml
 
 LAST_CHECKPOINT, BEST_CHECKPOINT = "last.safetensors", "best.safetensors"
@@ -46,26 +42,3 @@ def remove_partial_files(run: Path) -> None:
     """Remove files that a killed run had only half written."""
     for name in RUN_FILES:
         remove_leftovers(run / name)
-
-
-def save_checkpoint(
-    path: Path, network: Network, recipe: Recipe, classes: Sequence[str], about: dict[str, object]
-) -> None:
-    """Save a checkpoint with everything that `covpool predict` and `covpool eval` need.
-
-    Args:
-        path: The file.
-        network: The network.
-        recipe: The recipe of the training.
-        classes: Class names.
-        about: Epoch, step and metrics.
-    """
-    covpool.save(
-        network,
-        path,
-        class_names=classes,
-        preprocessing=preprocessing(recipe.augment),
-        evaluation=EvaluationSettings(crops=recipe.evaluate.crops, flip=recipe.evaluate.flip),
-        data=data_split(recipe.data),
-        training={"recipe": recipe.model_dump(mode="json"), **about},
-    )

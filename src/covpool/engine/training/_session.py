@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -11,18 +12,21 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+import covpool
 from covpool._errors import CovpoolError, OutOfResourcesError
-from covpool.data.pipeline import EvalBatches, Share
+from covpool.data.pipeline import EvalBatches, Share, data_split, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
+from covpool.engine._fingerprint import image_fingerprint
 from covpool.engine._infer import compute_scores
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
 from covpool.engine.training._build import Built, build_network
 from covpool.engine.training._log import Event, Log
-from covpool.engine.training._run_folder import BEST_CHECKPOINT, save_checkpoint
+from covpool.engine.training._run_folder import BEST_CHECKPOINT
 from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, TrainingState, collect, save_state
 from covpool.engine.training._trained_on import describe_data
+from covpool.io import DataSplit, EvaluationSettings
 from covpool.models import Network, rebuild
 from covpool.recipe import Recipe
 
@@ -142,14 +146,24 @@ class Session:
                 network = rebuild(self.network.architecture)
                 network.load_state_dict(whole)
         if self.fabric.is_global_zero:
-            about = {"epoch": self.position.epoch, "step": self.position.step, "metrics": metrics}
-            save_checkpoint(self.run / name, network, self.recipe, self.splits.train.classes, about)
+            recipe, position = self.recipe, self.position
+            about = {"epoch": position.epoch, "step": position.step, "metrics": metrics}
+            covpool.save(
+                network,
+                self.run / name,
+                class_names=self.splits.train.classes,
+                preprocessing=preprocessing(recipe.augment),
+                evaluation=EvaluationSettings(crops=recipe.evaluate.crops, flip=recipe.evaluate.flip),
+                data=self._data,
+                training={"recipe": recipe.model_dump(mode="json"), **about},
+            )
 
     def save_scores(self, logits: Tensor, targets: Tensor) -> None:
         """Save the test scores of the best checkpoint, for the report."""
         if self.fabric.is_global_zero:
-            scores, images = SavedScores(logits, targets), self.splits.test
-            save_scores(self.run / SCORES_FILE, scores, self.run / BEST_CHECKPOINT, self.recipe, images)
+            fingerprint = self._data.fingerprints["test"]
+            scores = SavedScores(logits, targets)
+            save_scores(self.run / SCORES_FILE, scores, self.run / BEST_CHECKPOINT, self.recipe, fingerprint)
 
     def save_state(self, optimizer: torch.optim.Optimizer) -> None:
         """Save everything needed to resume. Every process must call this method."""
@@ -160,6 +174,17 @@ class Session:
             stored = None if architecture is None else asdict(architecture)
             state = TrainingState(self.position, tensors, stored, describe_data(self.splits))
             save_state(self.run / STATE_FILE, state)
+
+    @cached_property
+    def _data(self) -> DataSplit:
+        """The training set and the test set, with fingerprints of their file lists."""
+        sets = {"train": self.splits.train, "test": self.splits.test}
+        return data_split(self.recipe.data).model_copy(
+            update={
+                "images": {name: len(images) for name, images in sets.items()},
+                "fingerprints": {name: image_fingerprint(images) for name, images in sets.items()},
+            }
+        )
 
     def _make_ema(self) -> AveragedModel | None:
         """Make the copy with averaged weights. Its counter stays on the CPU, so that no step waits for the device."""
