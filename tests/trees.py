@@ -191,3 +191,11 @@ def make_places365(root: Path, classes: int = 3, per_class: int = 2) -> Path:
     _lines(root / "places365_train_standard.txt", train)
     _lines(root / "places365_val.txt", val)
     return root
+
+
+def make_flat(root: Path, classes: int = 3, per_class: int = 6, size: tuple[int, int] = SIZE) -> Path:
+    """root/CLASS/IMAGE without train and test; images of a class have similar colors."""
+    for c in range(classes):
+        for i in range(per_class):
+            write_image(root / f"class{c}" / f"{i}.png", size=_vary(size, i), hue=100 * c + i)
+    return root

@@ -20,6 +20,10 @@ class Data(Settings):
     """Folder of the data set."""
     split: int = 1
     """Number of the split, for data sets with several. DTD has ten."""
+    split_seed: NonNegativeInt | None = None
+    """Seed of the split of a flat folder (CLASS/IMAGE, no train and test). Unset: that of `init.weights`, else 0."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Fraction of each class of a flat folder to test on. Unset: that of `init.weights`, else 0.2."""
     train_on: Literal["train", "train+val"] = "train"
     """Images to train on."""
     test_on: Literal["test", "val"] = "test"

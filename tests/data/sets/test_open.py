@@ -66,7 +66,7 @@ def test_a_listed_class_without_images_is_named(tmp_path: Path) -> None:
 def test_a_folder_without_classes_or_images_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "test").mkdir()
-    with pytest.raises(ValueError, match="one folder per class; the folder is empty"):
+    with pytest.raises(ValueError, match="one folder of images per class; the folder is empty"):
         open_data(Data(root=str(tmp_path)))
     for part in ("train", "test"):
         (tmp_path / part / "cat").mkdir()

@@ -11,16 +11,24 @@ from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, Images
 from covpool.data._settings import Data
 from covpool.data.sets._layout import SUBSETS, Subsets
+from covpool.data.sets._random import RandomSplit
 
 SHOWN = 5  # classes named in a message
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The training set and the test set; both have the same classes."""
+    """The training set and the test set; both have the same classes.
+
+    Attributes:
+        train: The training set.
+        test: The test set.
+        random: How the images of a flat folder were split; None for a split that the data set comes with.
+    """
 
     train: Images
     test: Images
+    random: RandomSplit | None = None
 
 
 def list_sets() -> list[str]:
@@ -52,7 +60,9 @@ def open_data(data: Data) -> Splits:
         raise CovpoolError(f"`data.root` must be the folder of the data set {data.name!r}; {came}")
     subsets: Subsets = reader.read(root, data)
     tested = _test_subset(subsets, data)
-    splits = Splits(_training_set(subsets, tested, data), subsets[tested])
+    find_random = getattr(reader, "random_split", None)
+    random = find_random(root, data) if find_random else None
+    splits = Splits(_training_set(subsets, tested, data), subsets[tested], random)
     _check_images(splits, root)
     return splits
 

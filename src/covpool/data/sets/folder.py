@@ -1,4 +1,4 @@
-"""Your own images: root/train/CLASS/IMAGE, and the same under root/test or root/val or both."""
+"""Your own images: root/train/CLASS/IMAGE and the same under test or val or both, or a flat root/CLASS/IMAGE."""
 
 from pathlib import Path
 
@@ -8,24 +8,56 @@ from covpool._errors import CovpoolError
 from covpool.data._images import Images, Paths
 from covpool.data._settings import Data
 from covpool.data.sets._layout import SUBSETS, Subsets, describe_folder
+from covpool.data.sets._random import FRACTION, RandomSplit, split_at_random
 
 SHOWN = 5  # classes named in a message
 
 
 def read(root: Path, data: Data) -> Subsets:
-    """The subsets that exist. Classes are the sorted folder names; every subset must have the same."""
-    found = [subset for subset in SUBSETS if (root / subset).is_dir()]
+    """The subsets that exist, or a random split of a flat folder.
+
+    Classes are the sorted folder names; every subset must have the same.
+    """
+    split = random_split(root, data)
+    if split is not None:
+        images = _list_images(root)
+        if not len(images):
+            raise CovpoolError(f"the folders in {root} must have images; they have none: {describe_folder(root)}")
+        return split_at_random(images, root, split)
+    found = _subset_folders(root)
     if "train" not in found or len(found) < 2:
-        raise CovpoolError(f"{root} must contain the folder train and one of test and val; {describe_folder(root)}")
+        raise CovpoolError(
+            f"{root} must contain the folder train and one of test and val, or one folder of images per class; "
+            f"{describe_folder(root)}"
+        )
     subsets = {subset: _list_images(root / subset) for subset in found}
     for subset in found[1:]:
         _check_same(root / "train", set(subsets["train"].classes), root / subset, set(subsets[subset].classes))
     return subsets
 
 
+def random_split(root: Path, data: Data) -> RandomSplit | None:
+    """How the images of a flat folder are split; None for a folder with train, test or val."""
+    if _subset_folders(root):
+        return None
+    seed, fraction = data.split_seed, data.test_fraction
+    return RandomSplit(0 if seed is None else seed, FRACTION if fraction is None else fraction)
+
+
+def _subset_folders(root: Path) -> list[str]:
+    """The names of the subsets that exist. A folder with files in it, such as images of trains, is a class."""
+    folders = {name: root / name for name in SUBSETS if (root / name).is_dir()}
+    return [name for name, folder in folders.items() if not _holds_only_files(folder)]
+
+
+def _holds_only_files(folder: Path) -> bool:
+    contents = list(folder.iterdir())
+    return bool(contents) and all(path.is_file() for path in contents)
+
+
 def _list_images(folder: Path) -> Images:
     if not any(path.is_dir() for path in folder.iterdir()):
-        raise CovpoolError(f"{folder} must contain one folder per class; {describe_folder(folder)}")
+        raise CovpoolError(f"{folder} must contain one folder of images per class; {describe_folder(folder)}")
     listed = ImageFolder(folder, allow_empty=True)
     return Images(Paths(path for path, _ in listed.samples), listed.targets, tuple(listed.classes))
 

@@ -15,6 +15,7 @@ from covpool.data import Augment, Data, Images
 from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of
 from covpool.data.sets import Splits
 from covpool.engine._infer import compute_scores, with_progress
+from covpool.engine._same_split import check_same_split
 from covpool.engine.evaluation._representations import Representations, compute_representations
 from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
@@ -98,6 +99,7 @@ def fused_scores(
     for path in paths:
         checkpoint = LoadedCheckpoint.read(path, protocol.device)
         check_classes(checkpoint, splits.test.classes)
+        check_same_split(checkpoint.about, splits)
         if protocol.classifier == "svm":
             scores, targets = _svm_scores(checkpoint, splits, data, protocol)
         else:

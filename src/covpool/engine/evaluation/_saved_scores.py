@@ -8,8 +8,7 @@ from torch import Tensor
 
 from covpool._check import require
 from covpool._files import read_tensors
-from covpool.data import Images
-from covpool.engine._fingerprint import image_fingerprint
+from covpool.data import Images, image_fingerprint
 from covpool.engine.evaluation._tensor_cache import file_digest
 from covpool.io import replacing
 from covpool.recipe import Recipe

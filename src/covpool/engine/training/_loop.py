@@ -9,6 +9,7 @@ from lightning.fabric import Fabric
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible
+from covpool.engine._same_split import check_same_split, split_of_weights
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._log import Event
 from covpool.engine.training._pool_init import init_pool_from_data
@@ -17,6 +18,7 @@ from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
 from covpool.engine.training._state import STATE_FILE, load_state
 from covpool.engine.training._trained_on import check_same_data
+from covpool.io import is_checkpoint, read_checkpoint
 from covpool.recipe import Recipe, check_recipe, resolve_stages
 
 
@@ -66,7 +68,10 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric.launch()
     _check_strategy(fabric, recipe)
     _in_first_process(fabric, lambda: check_run_folder(run, resume=resume))
+    recipe = recipe.changed(data=split_of_weights(recipe))
     splits = open_data(recipe.data)
+    if recipe.init.weights and is_checkpoint(recipe.init.weights):
+        check_same_split(read_checkpoint(recipe.init.weights), splits)
     is_saved = resume and (run / STATE_FILE).is_file()  # a run killed before its first state starts over
     restored = load_state(run / STATE_FILE) if is_saved else None
     if restored is not None:

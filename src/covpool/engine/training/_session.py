@@ -17,7 +17,6 @@ from covpool._errors import CovpoolError, OutOfResourcesError
 from covpool.data.pipeline import EvalBatches, Share, data_split, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
-from covpool.engine._fingerprint import image_fingerprint
 from covpool.engine._infer import compute_scores
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
@@ -178,13 +177,7 @@ class Session:
     @cached_property
     def _data(self) -> DataSplit:
         """The training set and the test set, with fingerprints of their file lists."""
-        sets = {"train": self.splits.train, "test": self.splits.test}
-        return data_split(self.recipe.data).model_copy(
-            update={
-                "images": {name: len(images) for name, images in sets.items()},
-                "fingerprints": {name: image_fingerprint(images) for name, images in sets.items()},
-            }
-        )
+        return data_split(self.recipe.data, self.splits)
 
     def _make_ema(self) -> AveragedModel | None:
         """Make the copy with averaged weights. Its counter stays on the CPU, so that no step waits for the device."""

@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from covpool.data import Images
+from covpool.data._images import Images
 
 
 def image_fingerprint(images: Images) -> str:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from covpool.data._fingerprint import image_fingerprint
 from covpool.data._images import Images
-from covpool.engine._fingerprint import image_fingerprint
 
 NAMES = ("a/1.png", "a/2.png", "b/1.png")
 

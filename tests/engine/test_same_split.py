@@ -1,0 +1,62 @@
+"""The random split that a checkpoint keeps."""
+
+from pathlib import Path
+
+import pytest
+
+import covpool
+import trees
+from covpool.data import Data
+from covpool.data.pipeline import data_settings, data_split
+from covpool.data.sets import Splits, open_data
+from covpool.engine._same_split import check_same_split, split_of_weights
+from covpool.io import Checkpoint, read_checkpoint
+from covpool.recipe import Recipe
+
+
+def opened(root: Path, **settings: float) -> Splits:
+    return open_data(Data(root=str(root), **settings))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.make_flat(tmp_path / "data", classes=3, per_class=6)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, root: Path) -> Checkpoint:
+    data = Data(root=str(root), split_seed=3, test_fraction=0.4)
+    splits = open_data(data)
+    path = tmp_path / "model.safetensors"
+    network = covpool.attach("test_resnet", "avg", 3)
+    covpool.save(network, path, class_names=splits.train.classes, data=data_split(data, splits))
+    return read_checkpoint(path)
+
+
+def test_a_checkpoint_opens_its_own_split(checkpoint: Checkpoint, root: Path) -> None:
+    assert checkpoint.data is not None
+    kept = checkpoint.data
+    assert (kept.split_seed, kept.split_fraction, kept.images) == (3, 0.4, {"train": 12, "test": 6})
+    check_same_split(checkpoint, open_data(data_settings(kept)))
+    assert data_settings(kept) == Data(root=str(root), split_seed=3, test_fraction=0.4)
+
+
+def test_another_split_is_refused(checkpoint: Checkpoint, root: Path) -> None:
+    with pytest.raises(ValueError, match=r"keeps a random split \(split_seed=3.*got split_seed=0, test_fraction=0.4"):
+        check_same_split(checkpoint, opened(root, test_fraction=0.4))
+    trees.write_image(root / "class0" / "new.png")
+    with pytest.raises(ValueError, match=r"got other files .*: restore the files"):
+        check_same_split(checkpoint, opened(root, split_seed=3, test_fraction=0.4))
+
+
+def test_other_data_pass(checkpoint: Checkpoint, root: Path, tmp_path: Path) -> None:
+    check_same_split(checkpoint, opened(trees.make_folder(tmp_path / "official")))
+    (root / "class0").rename(root / "cat")
+    check_same_split(checkpoint, opened(root))
+
+
+def test_a_recipe_takes_over_the_split_of_its_weights(checkpoint: Checkpoint, root: Path) -> None:
+    recipe = Recipe(data={"root": str(root)}, init={"weights": str(checkpoint.path)})
+    assert split_of_weights(recipe) == Data(root=str(root), split_seed=3, test_fraction=0.4)
+    assert split_of_weights(recipe.changed(data={"split_seed": 1})).split_seed == 1
+    assert split_of_weights(recipe.changed(init={"weights": ""})) == Data(root=str(root))
