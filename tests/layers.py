@@ -135,7 +135,18 @@ def private_imports(path: Path, text: str) -> list[str]:
 
 def _is_exported(path: Path) -> bool:
     """Whether the package at `path.parent` exports the name, or the name is a sub-package of it."""
-    if (path / "__init__.py").exists():
-        return True
     package = path.parent / "__init__.py"
-    return package.exists() and f'"{path.name}"' in package.read_text()
+    return (path / "__init__.py").exists() or (package.exists() and path.name in exported(package.read_text()))
+
+
+def exported(text: str) -> set[str]:
+    """The names that an `__init__` exports: what it defines, imports as itself or lists in `__all__`."""
+    found: set[str] = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names if alias.asname == alias.name}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            found |= set(ast.literal_eval(node.value))
+    return {name for name in found if not name.startswith("_")}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from covpool import ops
-from covpool.diagnostics._normalizations import logarithm, newton_schulz, power
+from covpool.diagnostics.normalizations import logarithm, newton_schulz, power
 
 VALUES = torch.tensor([[9.0, 4.0, 0.25, 0.0], [1e-3, 1e-3, 0.0, 0.0]], dtype=torch.float64)
 

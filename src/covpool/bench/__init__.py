@@ -1,26 +1,17 @@
 """Benchmarks: speed and error of every operation and pool, side by side, on this machine."""
 
-from covpool.bench._loading import measure_loading
-from covpool.bench._measure import busy_time, peak_memory, time_interleaved
-from covpool.bench._plots import check_plot_path, plot_curves, plot_throughput, read_records
-from covpool.bench._record import Record, environment, write_records
-from covpool.bench._steps import HEADS, measure_model
-from covpool.bench._suites import SUITES, run_suite
-
-__all__ = [
-    "HEADS",
-    "SUITES",
-    "Record",
-    "busy_time",
-    "check_plot_path",
-    "environment",
-    "measure_loading",
-    "measure_model",
-    "peak_memory",
-    "plot_curves",
-    "plot_throughput",
-    "read_records",
-    "run_suite",
-    "time_interleaved",
-    "write_records",
-]
+from covpool.bench._loading import measure_loading as measure_loading
+from covpool.bench._measure import busy_time as busy_time
+from covpool.bench._measure import peak_memory as peak_memory
+from covpool.bench._measure import time_interleaved as time_interleaved
+from covpool.bench._plots import check_plot_path as check_plot_path
+from covpool.bench._plots import plot_curves as plot_curves
+from covpool.bench._plots import plot_throughput as plot_throughput
+from covpool.bench._plots import read_records as read_records
+from covpool.bench._record import Record as Record
+from covpool.bench._record import environment as environment
+from covpool.bench._record import write_records as write_records
+from covpool.bench._steps import HEADS as HEADS
+from covpool.bench._steps import measure_model as measure_model
+from covpool.bench._suites import SUITES as SUITES
+from covpool.bench._suites import run_suite as run_suite

@@ -1,14 +1,7 @@
 """Second-order and attention blocks for use inside backbones, one file each. `covpool.insert` puts them there."""
 
-from covpool.blocks.cbam import ConvolutionalAttention
-from covpool.blocks.fb import FactorizedBilinear
-from covpool.blocks.se import SqueezeExcitation
-from covpool.blocks.sort import SecondOrderResponse, second_order_response
-
-__all__ = [
-    "ConvolutionalAttention",
-    "FactorizedBilinear",
-    "SecondOrderResponse",
-    "SqueezeExcitation",
-    "second_order_response",
-]
+from covpool.blocks.cbam import ConvolutionalAttention as ConvolutionalAttention
+from covpool.blocks.fb import FactorizedBilinear as FactorizedBilinear
+from covpool.blocks.se import SqueezeExcitation as SqueezeExcitation
+from covpool.blocks.sort import SecondOrderResponse as SecondOrderResponse
+from covpool.blocks.sort import second_order_response as second_order_response

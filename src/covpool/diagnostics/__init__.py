@@ -1,20 +1,12 @@
 """Diagnostics of a network: the first NaN, and the eigenvalues of the covariance before and after a pool."""
 
-from covpool.diagnostics import _normalizations as normalizations  # a namespace: normalizations.power
-from covpool.diagnostics._finite import NonFiniteError, check_finite
-from covpool.diagnostics._normalizations import logarithm, newton_schulz, power
-from covpool.diagnostics._spectra import Histogram, Spectra, log_histogram, pool_spectra, spectrum
-
-__all__ = [
-    "Histogram",
-    "NonFiniteError",
-    "Spectra",
-    "check_finite",
-    "log_histogram",
-    "logarithm",
-    "newton_schulz",
-    "normalizations",
-    "pool_spectra",
-    "power",
-    "spectrum",
-]
+from covpool.diagnostics._finite import NonFiniteError as NonFiniteError
+from covpool.diagnostics._finite import check_finite as check_finite
+from covpool.diagnostics._spectra import Histogram as Histogram
+from covpool.diagnostics._spectra import Spectra as Spectra
+from covpool.diagnostics._spectra import log_histogram as log_histogram
+from covpool.diagnostics._spectra import pool_spectra as pool_spectra
+from covpool.diagnostics._spectra import spectrum as spectrum
+from covpool.diagnostics.normalizations import logarithm as logarithm
+from covpool.diagnostics.normalizations import newton_schulz as newton_schulz
+from covpool.diagnostics.normalizations import power as power

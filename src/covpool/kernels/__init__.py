@@ -3,9 +3,7 @@
 Importing the package imports neither. The modules that need them are imported by `covpool.ops` at first use.
 """
 
-from covpool.kernels.gpu import largest_tile
-
-__all__ = ["batched_eigh_available", "largest_tile"]
+from covpool.kernels.gpu import largest_tile as largest_tile
 
 
 def batched_eigh_available() -> bool:

@@ -1,57 +1,35 @@
 """Networks: any backbone with any pool, and the paper's networks by name."""
 
-from covpool.models._architecture import (
-    Architecture,
-    AttachedArchitecture,
-    NamedArchitecture,
-    outside_source,
-)
-from covpool.models._attach import attach
-from covpool.models._backbone import Backbone, Streams
-from covpool.models._cost import Cost, cost
-from covpool.models._efficiency import Efficiency, efficiency
-from covpool.models._features import make_features
-from covpool.models._head import last_linear, make_classifier, make_head
-from covpool.models._input_settings import InputSettings, input_settings
-from covpool.models._insert import BlockInfo, block_info, insert, list_blocks
-from covpool.models._last_stride import LastStrideKept
-from covpool.models._network import Network
-from covpool.models._networks import BASES, FLATTEN, POOLS, create_model, list_models, pool_of, representation_of
-from covpool.models._rebuild import rebuild
-from covpool.models._weights import fill, misfits
-
-__all__ = [
-    "BASES",
-    "FLATTEN",
-    "POOLS",
-    "Architecture",
-    "AttachedArchitecture",
-    "Backbone",
-    "BlockInfo",
-    "Cost",
-    "Efficiency",
-    "InputSettings",
-    "LastStrideKept",
-    "NamedArchitecture",
-    "Network",
-    "Streams",
-    "attach",
-    "block_info",
-    "cost",
-    "create_model",
-    "efficiency",
-    "fill",
-    "input_settings",
-    "insert",
-    "last_linear",
-    "list_blocks",
-    "list_models",
-    "make_classifier",
-    "make_features",
-    "make_head",
-    "misfits",
-    "outside_source",
-    "pool_of",
-    "rebuild",
-    "representation_of",
-]
+from covpool.models._architecture import Architecture as Architecture
+from covpool.models._architecture import AttachedArchitecture as AttachedArchitecture
+from covpool.models._architecture import NamedArchitecture as NamedArchitecture
+from covpool.models._architecture import outside_source as outside_source
+from covpool.models._attach import attach as attach
+from covpool.models._backbone import Backbone as Backbone
+from covpool.models._backbone import Streams as Streams
+from covpool.models._cost import Cost as Cost
+from covpool.models._cost import cost as cost
+from covpool.models._efficiency import Efficiency as Efficiency
+from covpool.models._efficiency import efficiency as efficiency
+from covpool.models._features import make_features as make_features
+from covpool.models._head import last_linear as last_linear
+from covpool.models._head import make_classifier as make_classifier
+from covpool.models._head import make_head as make_head
+from covpool.models._input_settings import InputSettings as InputSettings
+from covpool.models._input_settings import input_settings as input_settings
+from covpool.models._insert import BlockInfo as BlockInfo
+from covpool.models._insert import block_info as block_info
+from covpool.models._insert import insert as insert
+from covpool.models._insert import list_blocks as list_blocks
+from covpool.models._last_stride import LastStrideKept as LastStrideKept
+from covpool.models._network import Network as Network
+from covpool.models._networks import BASES as BASES
+from covpool.models._networks import FLATTEN as FLATTEN
+from covpool.models._networks import POOLS as POOLS
+from covpool.models._networks import create_model as create_model
+from covpool.models._networks import list_models as list_models
+from covpool.models._networks import pool_of as pool_of
+from covpool.models._networks import representation_of as representation_of
+from covpool.models._rebuild import rebuild as rebuild
+from covpool.models._weights import fill as fill
+from covpool.models._weights import misfits as misfits

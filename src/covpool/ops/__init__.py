@@ -1,89 +1,50 @@
 """The mathematics of covariance pooling as pure functions of tensors, with any leading dimensions, in torch alone."""
 
-from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops import reference
-from covpool.ops._backend import tf32_allowed
-from covpool.ops.approximate_root import ROOT_BACKWARDS, RootBackward
-from covpool.ops.clip_eigh import clip_eigh
-from covpool.ops.covariance import covariance
-from covpool.ops.cross_covariance import cross_covariance
-from covpool.ops.eigh import eigh
-from covpool.ops.gaussian_embedding import gaussian_embedding
-from covpool.ops.isqrt_covariance import isqrt_covariance
-from covpool.ops.l2_normalize import l2_normalize, unit_length
-from covpool.ops.log_cholesky import log_cholesky
-from covpool.ops.logm_eigh import logm_eigh
-from covpool.ops.lyapunov import lyapunov_solve
-from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
-from covpool.ops.orthonormalize_qr import orthonormalize_qr
-from covpool.ops.powm_covariance import powm_covariance
-from covpool.ops.powm_eigh import powm_eigh
-from covpool.ops.powm_power_iteration import powm_power_iteration
-from covpool.ops.powm_svd import powm_svd
-from covpool.ops.precision import at_least_float32, full_precision, in_autocast, outside_autocast
-from covpool.ops.product import product
-from covpool.ops.projection_product import projection_product
-from covpool.ops.safe_division import one_if_zero, power_or_zero, reciprocal_or_zero
-from covpool.ops.shrinkage import shrunk_covariance
-from covpool.ops.signed_power import elementwise_power_normalize, signed_power
-from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
-from covpool.ops.sqrtm_k_matrix import sqrtm_k_matrix
-from covpool.ops.sqrtm_lyapunov import sqrtm_lyapunov
-from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
-from covpool.ops.sqrtm_pade import sqrtm_pade
-from covpool.ops.sqrtm_taylor import sqrtm_taylor
-from covpool.ops.symmetric import symmetrize
-from covpool.ops.tensor_sketch import draw_sketch, tensor_sketch, tensor_sketches
-from covpool.ops.vech import unvech, vech
-from covpool.ops.vn_mle_eigh import vn_mle_eigh
-
-__all__ = [
-    "PRECISIONS",
-    "ROOT_BACKWARDS",
-    "Precision",
-    "RootBackward",
-    "at_least_float32",
-    "clip_eigh",
-    "covariance",
-    "cross_covariance",
-    "draw_sketch",
-    "eigh",
-    "elementwise_power_normalize",
-    "full_precision",
-    "gaussian_embedding",
-    "in_autocast",
-    "isqrt_covariance",
-    "l2_normalize",
-    "log_cholesky",
-    "logm_eigh",
-    "lyapunov_newton_schulz",
-    "lyapunov_solve",
-    "one_if_zero",
-    "orthonormalize_qr",
-    "outside_autocast",
-    "power_or_zero",
-    "powm_covariance",
-    "powm_eigh",
-    "powm_power_iteration",
-    "powm_svd",
-    "product",
-    "projection_product",
-    "reciprocal_or_zero",
-    "reference",
-    "shrunk_covariance",
-    "signed_power",
-    "sqrtm_denman_beavers",
-    "sqrtm_k_matrix",
-    "sqrtm_lyapunov",
-    "sqrtm_newton_schulz",
-    "sqrtm_pade",
-    "sqrtm_taylor",
-    "symmetrize",
-    "tensor_sketch",
-    "tensor_sketches",
-    "tf32_allowed",
-    "unit_length",
-    "unvech",
-    "vech",
-    "vn_mle_eigh",
-]
+from covpool.kernels.precision import PRECISIONS as PRECISIONS
+from covpool.kernels.precision import Precision as Precision
+from covpool.ops import reference as reference
+from covpool.ops._backend import tf32_allowed as tf32_allowed
+from covpool.ops.approximate_root import ROOT_BACKWARDS as ROOT_BACKWARDS
+from covpool.ops.approximate_root import RootBackward as RootBackward
+from covpool.ops.clip_eigh import clip_eigh as clip_eigh
+from covpool.ops.covariance import covariance as covariance
+from covpool.ops.cross_covariance import cross_covariance as cross_covariance
+from covpool.ops.eigh import eigh as eigh
+from covpool.ops.gaussian_embedding import gaussian_embedding as gaussian_embedding
+from covpool.ops.isqrt_covariance import isqrt_covariance as isqrt_covariance
+from covpool.ops.l2_normalize import l2_normalize as l2_normalize
+from covpool.ops.l2_normalize import unit_length as unit_length
+from covpool.ops.log_cholesky import log_cholesky as log_cholesky
+from covpool.ops.logm_eigh import logm_eigh as logm_eigh
+from covpool.ops.lyapunov import lyapunov_solve as lyapunov_solve
+from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz as lyapunov_newton_schulz
+from covpool.ops.orthonormalize_qr import orthonormalize_qr as orthonormalize_qr
+from covpool.ops.powm_covariance import powm_covariance as powm_covariance
+from covpool.ops.powm_eigh import powm_eigh as powm_eigh
+from covpool.ops.powm_power_iteration import powm_power_iteration as powm_power_iteration
+from covpool.ops.powm_svd import powm_svd as powm_svd
+from covpool.ops.precision import at_least_float32 as at_least_float32
+from covpool.ops.precision import full_precision as full_precision
+from covpool.ops.precision import in_autocast as in_autocast
+from covpool.ops.precision import outside_autocast as outside_autocast
+from covpool.ops.product import product as product
+from covpool.ops.projection_product import projection_product as projection_product
+from covpool.ops.safe_division import one_if_zero as one_if_zero
+from covpool.ops.safe_division import power_or_zero as power_or_zero
+from covpool.ops.safe_division import reciprocal_or_zero as reciprocal_or_zero
+from covpool.ops.shrinkage import shrunk_covariance as shrunk_covariance
+from covpool.ops.signed_power import elementwise_power_normalize as elementwise_power_normalize
+from covpool.ops.signed_power import signed_power as signed_power
+from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers as sqrtm_denman_beavers
+from covpool.ops.sqrtm_k_matrix import sqrtm_k_matrix as sqrtm_k_matrix
+from covpool.ops.sqrtm_lyapunov import sqrtm_lyapunov as sqrtm_lyapunov
+from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz as sqrtm_newton_schulz
+from covpool.ops.sqrtm_pade import sqrtm_pade as sqrtm_pade
+from covpool.ops.sqrtm_taylor import sqrtm_taylor as sqrtm_taylor
+from covpool.ops.symmetric import symmetrize as symmetrize
+from covpool.ops.tensor_sketch import draw_sketch as draw_sketch
+from covpool.ops.tensor_sketch import tensor_sketch as tensor_sketch
+from covpool.ops.tensor_sketch import tensor_sketches as tensor_sketches
+from covpool.ops.vech import unvech as unvech
+from covpool.ops.vech import vech as vech
+from covpool.ops.vn_mle_eigh import vn_mle_eigh as vn_mle_eigh

@@ -4,35 +4,19 @@ import importlib
 import pkgutil
 from typing import Any
 
-from covpool._registry import (
-    PoolInfo,
-    create_pool,
-    list_pools,
-    load_plugins,
-    option_types,
-    pool_info,
-    pool_name,
-    register,
-    registered_classes,
-    unregister,
-    without_plugins,
-)
-from covpool.pools.base import Layout, Pool
-
-__all__ = [
-    "Layout",
-    "Pool",
-    "PoolInfo",
-    "create_pool",
-    "list_pools",
-    "load_plugins",
-    "option_types",
-    "pool_info",
-    "pool_name",
-    "register",
-    "unregister",
-    "without_plugins",
-]
+from covpool._registry import PoolInfo as PoolInfo
+from covpool._registry import create_pool as create_pool
+from covpool._registry import list_pools as list_pools
+from covpool._registry import load_plugins as load_plugins
+from covpool._registry import option_types as option_types
+from covpool._registry import pool_info as pool_info
+from covpool._registry import pool_name as pool_name
+from covpool._registry import register as register
+from covpool._registry import registered_classes
+from covpool._registry import unregister as unregister
+from covpool._registry import without_plugins as without_plugins
+from covpool.pools.base import Layout as Layout
+from covpool.pools.base import Pool as Pool
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,23 +1,14 @@
 """The report of a run: one page that needs no other file."""
 
-from covpool.report._drawing import COLORS, GRID, SETTINGS, TEXT, draw
-from covpool.report._history import History, Series
-from covpool.report._page import render_page
-from covpool.report._predictions import predict_test_set
-from covpool.report._spectra import sample_spectra
-from covpool.report._write import REPORT_FILE, write_report
-
-__all__ = [
-    "COLORS",
-    "GRID",
-    "REPORT_FILE",
-    "SETTINGS",
-    "TEXT",
-    "History",
-    "Series",
-    "draw",
-    "predict_test_set",
-    "render_page",
-    "sample_spectra",
-    "write_report",
-]
+from covpool.report._drawing import COLORS as COLORS
+from covpool.report._drawing import GRID as GRID
+from covpool.report._drawing import SETTINGS as SETTINGS
+from covpool.report._drawing import TEXT as TEXT
+from covpool.report._drawing import draw as draw
+from covpool.report._history import History as History
+from covpool.report._history import Series as Series
+from covpool.report._page import render_page as render_page
+from covpool.report._predictions import predict_test_set as predict_test_set
+from covpool.report._spectra import sample_spectra as sample_spectra
+from covpool.report._write import REPORT_FILE as REPORT_FILE
+from covpool.report._write import write_report as write_report
