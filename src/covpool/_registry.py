@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -52,20 +53,27 @@ _POOLS: dict[str, tuple[type[Pool], PoolInfo]] = {}
 _PLUGINS_ALLOWED: ContextVar[bool] = ContextVar("plugins_allowed", default=True)
 
 
-def register(name: str, *, title: str, paper: str, order: str, formula: str, size: str, cost: str) -> Callable[[P], P]:
+def register(
+    name: str, *, title: str, order: str, size: str, cost: str, formula: str | None = None, paper: str | None = None
+) -> Callable[[P], P]:
     """Make a `Pool` subclass available by name to `create_pool`, the command line, listings, tests and benchmarks.
 
-    Use it as a decorator. `PoolInfo` describes the arguments. Each name can be registered only once.
+    Use it as a decorator. `PoolInfo` describes the arguments. By default, `formula` and `paper` are what the docstring
+    of the class says after "Formula:" and "Reference:". Each name can be registered only once.
 
     >>> import covpool
-    >>> @covpool.register("half_avg", title="Half average", paper="", order="1", formula="x / 2", size="c", cost="n c")
+    >>> @covpool.register("half_avg", title="Half average", order="1", size="c", cost="n c")
     ... class HalfAverage(covpool.Pool):
+    ...     '''Half the mean of the features over positions.
+    ...
+    ...     Formula: z = mean of x / 2
+    ...     '''
     ...     def __init__(self, in_features, **common):
     ...         super().__init__(in_features, lambda c: c, **common)
     ...     def _pool(self, x):
     ...         return x.mean(1) / 2
-    >>> covpool.create_pool("half_avg", 16).out_features
-    16
+    >>> covpool.create_pool("half_avg", 16).out_features, covpool.pool_info("half_avg").formula
+    (16, 'z = mean of x / 2')
     >>> covpool.unregister("half_avg")
     """
 
@@ -75,10 +83,22 @@ def register(name: str, *, title: str, paper: str, order: str, formula: str, siz
                 f"a pool named {name!r} is already registered, as {_POOLS[name][0].__qualname__}: choose another name"
             )
         options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
-        _POOLS[name] = cls, PoolInfo(name, title, paper, order, formula, size, cost, options)
+        source = documented(cls, "Reference") if paper is None else paper
+        computed = documented(cls, "Formula") if formula is None else formula
+        _POOLS[name] = cls, PoolInfo(name, title, source, order, computed, size, cost, options)
         return cls
 
     return add
+
+
+def documented(what: object, label: str) -> str:
+    """Return what a docstring says after a label such as "Formula:", up to the next label or an empty line.
+
+    >>> documented(unregister, "Formula")
+    ''
+    """
+    found = re.search(rf"^{label}: (.+?)(?=\n\n|\n[A-Z]\w+: |\Z)", inspect.cleandoc(what.__doc__ or ""), re.M | re.S)
+    return " ".join(found[1].split()) if found else ""
 
 
 def unregister(name: str) -> None:

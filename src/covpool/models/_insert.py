@@ -9,6 +9,7 @@ from torch import nn
 
 from covpool._check import check_choice, did_you_mean
 from covpool._errors import CovpoolError, WrongTypeError
+from covpool._registry import documented
 from covpool.blocks.cbam import ConvolutionalAttention
 from covpool.blocks.fb import Compensation, FactorizedBilinear
 from covpool.blocks.se import SqueezeExcitation
@@ -110,9 +111,12 @@ def _find(name: str) -> tuple[Change, BlockInfo]:
 
 
 def _block(name: str, **about: str) -> Callable[[Change], Change]:
+    """Make a function that inserts a block available by name. Its docstring gives formula and paper."""
+
     def add(change: Change) -> Change:
         parameters = inspect.signature(change).parameters.values()
         options = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        about.update(formula=documented(change, "Formula"), paper=documented(change, "Reference"))
         _BLOCKS[name] = change, BlockInfo(name, **about, options=options)
         return change
 
@@ -122,12 +126,15 @@ def _block(name: str, **about: str) -> Callable[[Change], Change]:
 @_block(
     "se",
     title="SE",
-    paper="Hu et al., Squeeze-and-Excitation Networks, CVPR 2018",
-    formula="y = sigmoid(W2 relu(W1 mean(x) + b1) + b2) x",
     place="every residual branch, after its last batch norm",
     parameters="2 c^2 / r + c / r + c per block",
 )
 def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
+    """Gate the channels of every residual branch.
+
+    Formula: y = sigmoid(W2 relu(W1 mean(x) + b1) + b2) x
+    Reference: Hu et al., Squeeze-and-Excitation Networks, CVPR 2018
+    """
     for block in take_over(model):
         block.add_gate("se", SqueezeExcitation(block.channels, reduction=reduction))
 
@@ -135,25 +142,26 @@ def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
 @_block(
     "cbam",
     title="CBAM",
-    paper="Woo et al., CBAM: Convolutional Block Attention Module, ECCV 2018",
-    formula="y = sigmoid(BN(conv7x7([mean, max] of z))) z, z = sigmoid(MLP(mean(x)) + MLP(max(x))) x",
     place="every residual branch, after its last batch norm",
     parameters="2 c^2 / r + c / r + c + 100 per block",
 )
 def _insert_cbam(model: nn.Module, *, reduction: int = 16) -> None:
+    """Gate the channels and positions of every residual branch.
+
+    Formula: y = sigmoid(BN(conv7x7([mean, max] of z))) z, z = sigmoid(MLP(mean(x)) + MLP(max(x))) x
+    Reference: Woo et al., CBAM: Convolutional Block Attention Module, ECCV 2018
+    """
     for block in take_over(model):
         block.add_gate("cbam", ConvolutionalAttention(block.channels, reduction=reduction))
 
 
-@_block(
-    "sort",
-    title="SORT",
-    paper="Wang et al., SORT: Second-Order Response Transform for Visual Recognition, ICCV 2017",
-    formula="y = a + b + sqrt(relu(a) relu(b) + tau)",
-    place="every residual addition",
-    parameters="0",
-)
+@_block("sort", title="SORT", place="every residual addition", parameters="0")
 def _insert_sort(model: nn.Module, *, tau: float = TAU, root: bool = True) -> None:
+    """Replace the sum of every residual block.
+
+    Formula: y = a + b + sqrt(relu(a) relu(b) + tau)
+    Reference: Wang et al., SORT: Second-Order Response Transform for Visual Recognition, ICCV 2017
+    """
     for block in take_over(model):
         block.set_merge(SecondOrderResponse(tau=tau, root=root))
 
@@ -161,8 +169,6 @@ def _insert_sort(model: nn.Module, *, tau: float = TAU, root: bool = True) -> No
 @_block(
     "fb",
     title="FBN, factorized bilinear layer",
-    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
-    formula="y = mean over positions of b + w^T x + |F x|^2",
     place="the classifier: every position is scored, the scores are averaged",
     parameters="k c per class",
 )
@@ -175,6 +181,11 @@ def _insert_fb(
     compensation: Compensation = "inverted",
     activation: Literal["tanh", "relu"] = "tanh",
 ) -> None:
+    """Replace the pool and the classifier.
+
+    Formula: y = mean over positions of b + w^T x + |F x|^2
+    Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017
+    """
     check_choice("activation", activation, ("tanh", "relu"))
     blocks = take_over(model)
     pool = next((name for name in ("global_pool", "avgpool") if hasattr(model, name)), None)  # timm's, torchvision's
@@ -193,15 +204,13 @@ def _insert_fb(
         blocks[-1].set_activation(nn.Tanh())
 
 
-@_block(
-    "tanh",
-    title="tanh before FBN",
-    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
-    formula="y = tanh(x)",
-    place="the last activation of the backbone, for the pool fbn",
-    parameters="0",
-)
+@_block("tanh", title="tanh before FBN", place="the last activation of the backbone, for the pool fbn", parameters="0")
 def _insert_tanh(model: nn.Module) -> None:
+    """Replace the last activation.
+
+    Formula: y = tanh(x)
+    Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017
+    """
     norm = getattr(model, "norm", None)
     if isinstance(getattr(norm, "act", None), nn.Module):  # a pre-activation ResNet of timm ends in a norm with its own
         setattr(norm, "act", nn.Tanh().train(model.training))  # noqa: B010

@@ -18,14 +18,15 @@ from covpool.pools.base import Pool
 @register(
     "fason",
     title="FASON",
-    paper="Dai et al., FASON: First and Second Order Information Fusion Network for Texture Recognition, CVPR 2017",
     order="1 + 2",
-    formula="z = [mean of x, E-PN(mean of sketch(x))], levels concatenated",
     size="c + size, 8192 by default, per level",
     cost="n c + min((n + 1) c^2, 2.5 n size log(2 size))",
 )
 class FirstAndSecondOrderPool(Pool):
     """The mean of the features and their compact bilinear pooling, concatenated over one or more levels.
+
+    Formula: z = [mean of x, E-PN(mean of sketch(x))], levels concatenated
+    Reference: Dai et al., FASON: First and Second Order Information Fusion Network for Texture Recognition, CVPR 2017
 
     Each level is pooled over its own positions. The sketches are drawn once, from a separate generator, and saved with
     the weights.

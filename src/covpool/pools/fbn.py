@@ -14,16 +14,13 @@ from covpool.pools.base import Pool
 
 
 @register(
-    "fbn",
-    title="FBN",
-    paper="Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017",
-    order="2",
-    formula="s_k = mean over positions of b_k + w_k^T x + |F_k x|^2",
-    size="one score per class, no explicit feature",
-    cost="n c (rank + 1) num_classes",
+    "fbn", title="FBN", order="2", size="one score per class, no explicit feature", cost="n c (rank + 1) num_classes"
 )
 class FactorizedBilinearPool(Pool):
     """Class scores: a linear function of every position plus a quadratic form of low rank, averaged over positions.
+
+    Formula: s_k = mean over positions of b_k + w_k^T x + |F_k x|^2
+    Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017
 
     The pool is the classifier: `output` is "scores". The scores are linear in `representation`, which suits an SVM.
 

@@ -14,17 +14,12 @@ from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool
 
 
-@register(
-    "isqrt",
-    title="iSQRT-COV",
-    paper="Li et al., Towards Faster Training of Global Covariance Pooling Networks, CVPR 2018",
-    order="2",
-    formula="z = vech(sqrt(t) Y_N(Sigma / t))",
-    size="c (c + 1) / 2",
-    cost="n c^2 + (3 N - 3) min(n, c)^3",
-)
+@register("isqrt", title="iSQRT-COV", order="2", size="c (c + 1) / 2", cost="n c^2 + (3 N - 3) min(n, c)^3")
 class IterativeSquareRootPool(Pool):
     """The upper triangle of the square root of the covariance by Newton-Schulz iteration.
+
+    Formula: z = vech(sqrt(t) Y_N(Sigma / t))
+    Reference: Li et al., Towards Faster Training of Global Covariance Pooling Networks, CVPR 2018
 
     Args:
         iterations: Number N of iterations.

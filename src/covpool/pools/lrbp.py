@@ -19,14 +19,15 @@ FACTOR_STD = 0.01
 @register(
     "lrbp",
     title="LRBP",
-    paper="Kong and Fowlkes, Low-rank Bilinear Pooling for Fine-Grained Classification, CVPR 2017",
     order="2",
-    formula="s_k = |U_k+^T X'|^2 - |U_k-^T X'|^2 + b_k, X' = P^T X",
     size="one score per class, no explicit feature",
     cost="n c bottleneck + (n + num_classes) bottleneck^2",
 )
 class LowRankBilinearPool(Pool):
     """Class scores: a quadratic form of low rank per class in the second moment of projected features.
+
+    Formula: s_k = |U_k+^T X'|^2 - |U_k-^T X'|^2 + b_k, X' = P^T X
+    Reference: Kong and Fowlkes, Low-rank Bilinear Pooling for Fine-Grained Classification, CVPR 2017
 
     The pool is the classifier: `output` is "scores". `representation` returns the second moment itself, for an SVM.
 

@@ -9,17 +9,12 @@ from covpool._registry import register
 from covpool.pools.base import Pool
 
 
-@register(
-    "max",
-    title="Global max pooling",
-    paper="Oquab et al., Is Object Localization for Free?, CVPR 2015",
-    order="1",
-    formula="z = max of x over positions",
-    size="c",
-    cost="n c",
-)
+@register("max", title="Global max pooling", order="1", size="c", cost="n c")
 class MaxPool(Pool):
     """The largest value of each channel over positions, a first-order baseline.
+
+    Formula: z = max of x over positions
+    Reference: Oquab et al., Is Object Localization for Free?, CVPR 2015
 
     Positions of weight zero are left out; other weights have no effect.
     """

@@ -51,14 +51,15 @@ class BilinearMap(nn.Module):
 @register(
     "spdnet",
     title="SPDNet layers",
-    paper="Acharya et al., Covariance Pooling for Facial Expression Recognition, CVPRW 2018",
     order="2",
-    formula="z = vec(log(ReEig(W^T (Sigma + 1e-4 tr(Sigma) I) W)))",
     size="c^2 / 4",
     cost="n c^2 + 3/4 c^3 + about 10 (c / 2)^3 (eigen-decomposition)",
 )
 class ManifoldPool(Pool):
     """The logarithm of the covariance after bilinear maps to smaller orders, with eigenvalues clipped after each map.
+
+    Formula: z = vec(log(ReEig(W^T (Sigma + 1e-4 tr(Sigma) I) W)))
+    Reference: Acharya et al., Covariance Pooling for Facial Expression Recognition, CVPRW 2018
 
     Args:
         dims: Order of the matrix after each BiMap and ReEig; by default one step to half the channels.
