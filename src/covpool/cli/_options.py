@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -42,3 +44,16 @@ def split_data(asked: str) -> tuple[str, str]:
 
     name, colon, root = asked.partition(":")
     return (name, root) if colon and name in list_sets() else ("", asked)
+
+
+@contextmanager
+def suggest_skip_broken() -> Iterator[None]:
+    """Name the option --skip-broken in the error about an image that cannot be read."""
+    from covpool.data import BrokenImage
+
+    try:
+        yield
+    except BrokenImage as broken:
+        raise CovpoolError(
+            f"{broken.path} cannot be read ({broken.reason}): repair or remove it, or add --skip-broken"
+        ) from broken

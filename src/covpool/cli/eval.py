@@ -10,7 +10,7 @@ from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._bars import counting_bar
-from covpool.cli._options import Device, Flip, chosen_device, split_data
+from covpool.cli._options import Device, Flip, chosen_device, split_data, suggest_skip_broken
 from covpool.cli._output import make_folder, say, table
 
 if TYPE_CHECKING:
@@ -125,16 +125,10 @@ def _scores(
     checkpoints: list[Path], splits: "Splits", data: "Data", protocol: "EvaluationProtocol", console: Console
 ) -> "tuple[Tensor, Tensor]":
     """Scores and targets of the test images, under a progress bar."""
-    from covpool.data import BrokenImage
     from covpool.engine.evaluation import fused_scores
 
-    try:
-        with counting_bar(console, "reading") as on_progress:
-            return fused_scores(checkpoints, splits, data, replace(protocol, on_progress=on_progress))
-    except BrokenImage as broken:
-        raise CovpoolError(
-            f"{broken.path} cannot be read ({broken.reason}): repair or remove it, or add --skip-broken"
-        ) from broken
+    with suggest_skip_broken(), counting_bar(console, "reading") as on_progress:
+        return fused_scores(checkpoints, splits, data, replace(protocol, on_progress=on_progress))
 
 
 def _show(found: "Evaluation", protocol: "EvaluationProtocol", console: Console) -> None:

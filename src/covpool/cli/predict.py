@@ -14,8 +14,6 @@ from covpool.cli._output import table
 if TYPE_CHECKING:
     from covpool.engine.evaluation import Prediction
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
 
 def command(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of `covpool train` or `covpool.save`.")],
@@ -52,13 +50,12 @@ def command(
 
 def _files(paths: list[Path]) -> list[Path]:
     """The files given, and the images in the folders given."""
+    from covpool.data import find_images
+
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-            if not inside:
-                raise CovpoolError(f"there are no images in the folder {path}")
-            files += inside
+            files += find_images(path)
         elif path.is_file():
             files.append(path)
         else:

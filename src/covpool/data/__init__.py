@@ -5,6 +5,9 @@ from covpool.data._images import UNKNOWN as UNKNOWN
 from covpool.data._images import BrokenImage as BrokenImage
 from covpool.data._images import Images as Images
 from covpool.data._images import Paths as Paths
+from covpool.data._images import to_rgb as to_rgb
+from covpool.data._listing import find_images as find_images
+from covpool.data._listing import label_images as label_images
 from covpool.data._settings import Augment as Augment
 from covpool.data._settings import Cache as Cache
 from covpool.data._settings import Data as Data

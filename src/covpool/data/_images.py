@@ -76,12 +76,9 @@ class Images:
         path = self.paths[index]
         try:
             with Image.open(path) as image:
-                if _range_is_known(image):
-                    return _rgb(image)
-                kind = f"{image.format} in PIL's mode {image.mode}"
+                return to_rgb(image)
         except Exception as error:  # PIL raises many kinds of errors for a damaged file
             raise BrokenImage(path, _reason(error)) from error
-        raise BrokenImage(path, f"{kind} has no defined range from black to white: save it with 8 or 16 bits")
 
     def __add__(self, other: "Images") -> "Images":
         assert self.classes == other.classes
@@ -89,17 +86,11 @@ class Images:
         return Images(paths, self.targets + other.targets, self.classes, self.ids + other.ids)
 
 
-def _range_is_known(image: Image.Image) -> bool:
-    """Whether the value of white is defined; for 32-bit integers and floats it is not."""
-    return image.mode not in ("I", "F") or _has_sixteen_bits(image)
-
-
-def _has_sixteen_bits(image: Image.Image) -> bool:
-    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS)
-
-
-def _rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     """The image in RGB without transparency; 16 bits are scaled to 8, which PIL would clip instead."""
+    if image.mode in ("I", "F") and not _has_sixteen_bits(image):
+        kind = f"{image.format or 'an image'} in PIL's mode {image.mode}"
+        raise CovpoolError(f"{kind} has no defined range from black to white: save it with 8 or 16 bits")
     if _has_sixteen_bits(image):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
@@ -107,9 +98,15 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _has_sixteen_bits(image: Image.Image) -> bool:
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS)
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):  # its text repeats the path
         return "not an image, or damaged"
+    if isinstance(error, CovpoolError):
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return f"{type(error).__name__}: {error}".split("\n")[0]

@@ -129,7 +129,7 @@ def test_representations_are_kept_and_reused(
     protocol = EvaluationProtocol(classifier="svm", features=tmp_path / "features")
     first, _ = fused_scores([path], splits, data, protocol)
     assert len(list((tmp_path / "features").iterdir())) == 2
-    monkeypatch.setattr(representations, "_representation", None)  # nothing is computed again
+    monkeypatch.setattr(representations, "represent", None)  # nothing is computed again
     assert torch.equal(fused_scores([path], splits, data, protocol)[0], first)
 
 

@@ -9,6 +9,7 @@ from covpool.engine.evaluation._evaluate import (
 )
 from covpool.engine.evaluation._intervals import Interval, paired_bootstrap, wilson
 from covpool.engine.evaluation._predict import Prediction, predict
+from covpool.engine.evaluation._representations import represent
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, read_scores
 from covpool.engine.evaluation._submission import write_submission
 from covpool.engine.evaluation._summary import ClassAccuracy, Evaluation, summarize_scores
@@ -32,6 +33,7 @@ __all__ = [
     "paired_bootstrap",
     "predict",
     "read_scores",
+    "represent",
     "summarize_scores",
     "wilson",
     "write_submission",

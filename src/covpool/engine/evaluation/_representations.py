@@ -29,13 +29,14 @@ def compute_representations(network: Network, batches: Iterable[Batch]) -> Repre
     """
 
     def forward(x: Tensor) -> Tensor:
-        return normalize(_representation(network, x).float()).cpu()
+        return normalize(represent(network, x).float()).cpu()
 
     found = [(*one.outputs, one.batch.y.cpu()) for one in infer(network, batches, forward, flip=True)]
     return Representations(*(torch.cat(tensors) for tensors in zip(*found, strict=True)))
 
 
-def _representation(network: Network, x: Tensor) -> Tensor:
+def represent(network: Network, x: Tensor) -> Tensor:  # (b, 3, h, w) -> (b, d)
+    """Compute the representations of a batch of images: what the classifier of the network gets."""
     features = network.forward_features(x)
     if network.pool.output == "features":
         return network.forward_pool(features)

@@ -1,0 +1,49 @@
+"""`covpool neighbours`: the images most similar to an image."""
+
+import json as json_format
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from covpool.cli._options import Device, chosen_device
+from covpool.cli._output import table
+
+
+def command(
+    image: Annotated[Path, typer.Argument(help="Image file.")],
+    vectors: Annotated[Path, typer.Option("--in", help="File of `covpool embed`.")] = Path("vectors.npz"),
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Checkpoint that made the vectors. The default is the one that the file names. "
+            "An image that was embedded needs none."
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(help="Number of images to show.")] = 5,
+    json: Annotated[bool, typer.Option(help="Print a JSON object instead of a table.")] = False,
+    device: Device = "",
+) -> None:
+    """Find the embedded images that are most similar to an image, by the cosine of their vectors."""
+    from covpool._check import check_positive_int, require
+
+    check_positive_int("--top", top)
+    require("torchvision", "models")
+    from covpool.studies.embed import check_model, embed_image, read_embeddings
+
+    embeddings = read_embeddings(vectors)
+    row = embeddings.find(image)
+    if model is not None:
+        check_model(embeddings, vectors, model)
+    if row is None:
+        vector = embed_image(image, embeddings, vectors, model=model, device=chosen_device(device))
+    else:
+        vector = embeddings.vectors[row]
+    found = embeddings.nearest(vector, top, skip=row)
+    if json:
+        typer.echo(json_format.dumps({"image": str(image), "neighbours": [asdict(one) for one in found]}))
+        return
+    rows = [(one.path, one.class_name, f"{one.similarity:.3f}") for one in found]
+    Console().print(table(("image", "class", "similarity"), rows, left=2))
