@@ -10,8 +10,9 @@ from tiny import make_tree
 
 SETTINGS = (
     *("backbone=test_resnet", "reduce_to=8", "augment.size=32", "augment.resize=[32]", "data.workers=0"),
-    *("epochs=1", "batch_size=12", "seeds=[0,1]", "lr=[0.1]", "extend_lr=0"),
+    *("epochs=1", "batch_size=12", "seeds=[0,1]", "lr=[0.1]", "extend_lr=0", "classifier=sgd"),
 )
+CONVEX = SETTINGS[:5]
 
 
 @pytest.fixture
@@ -39,6 +40,26 @@ def test_results_are_shown_kept_and_reused(root: Path, tmp_path: Path) -> None:
     again = run("probe", "--data", f"folder:{root}", *SETTINGS, "pools=avg", *files)
     assert again.exit_code == 0 and "2 of 2 results come from the file" in again.output
     assert len(record.read_text().splitlines()) == len(lines)
+
+
+def test_a_table_a_plot_and_the_next_command(root: Path, tmp_path: Path) -> None:
+    record, plot = tmp_path / "probe.jsonl", tmp_path / "probe.svg"
+    files = ("--json", record, "--plot", plot, "--device", "cpu")
+    result = run("probe", "--data", root, *CONVEX, "pools=[avg,isqrt:iterations=3,svpn:heads=2]", "size=32", *files)
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [line["seed"] for line in lines] == [0, 0, 0, 1, 2]
+    best = max(lines[:3], key=lambda line: line["held_out"])["pool"]
+    assert "random weights, 3 seeds" in " ".join(result.output.split())
+    assert "lr" not in result.output.split("remarks")[0].split(), "SGD's columns are left out"
+    if not best.startswith("svpn"):
+        assert f"covpool fit {root} backbone=test_resnet size=32 pool={best}" in result.output
+        name = best.partition(":")[0]
+        assert f"covpool train finetune data.root={root} model.backbone=test_resnet pool.name={name}" in result.output
+    drawn = plot.read_text()
+    assert "milliseconds per image" in drawn or "<svg" in drawn
+    again = run("probe", "--data", root, *CONVEX, "pools=all", "pools=avg", "size=32", *files)
+    assert again.exit_code == 0 and "1 of 1 results come from the file" in again.output
 
 
 def test_mistakes(root: Path, tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
 """`covpool probe`: compare pools on the same frozen features."""
 
 import json as json_format
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, split_data
@@ -17,7 +15,7 @@ from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, 
 if TYPE_CHECKING:
     import torch
 
-    from covpool.studies.probe import PoolSummary, ProbeResult
+    from covpool.studies.probe import PoolSummary, Probe, ProbeResult
 
 SECONDS = 0.3  # time spent on measuring the costs of one pool
 
@@ -32,13 +30,14 @@ def command(
         Path | None,
         typer.Option(help="Append each result to this file. Results that it contains already are not computed again."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Plot the accuracies to this image file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot accuracy against cost to this image file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")] = None,
     device: Device = "",
 ) -> None:
-    """Compare pools on frozen features: compute the feature maps of a backbone once, then train every pool on them.
+    """Compare pools on frozen features: compute the feature maps of a backbone once, then fit every pool to them.
 
-    All pools follow one protocol: SGD with a cosine schedule, the learning rate chosen on held-out training images.
+    All pools follow one protocol: channels reduced to principal axes, and logistic regression with a cross-validated
+    penalty. Nothing is random, so one fit is enough. classifier=sgd trains reduction, pool and classifier instead.
     """
     import torch
 
@@ -46,7 +45,7 @@ def command(
 
     require("torchvision", "models")
     from covpool.bench import check_plot_path, environment
-    from covpool.studies.probe import plot_probe, probe, read_probe, read_results, summarize
+    from covpool.studies.probe import plot_probe, probe, read_probe, read_results, recommended, summarize
 
     name, root = split_data(data)
     given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
@@ -64,17 +63,21 @@ def command(
             if json is not None and run not in known:
                 _append(json, {**where, **run.as_json()})
     rows = summarize(runs)
-    channels = f"{chosen.reduce_to or 'all'} channels"
-    title = f"{chosen.backbone} on {Path(chosen.data.root).name}, {channels}, {where['device']}"
+    title = f"{chosen.backbone} on {Path(chosen.data.root).name}, {where['device']}"
     say(console, title)
-    console.print(*_tables(rows), sep="\n")
-    say(console, _remarks(runs, known))
+    cells = [_cells(row) for row in rows]
+    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", UNKNOWN) for line in cells)]
+    console.print(table([HEADINGS[i] for i in shown], [[line[i] for i in shown] for line in cells]))
+    say(console, _remarks(rows, runs, known))
     if markdown is not None:
         make_folder(markdown).write_text(_markdown(title, rows))
         say(console, f"table: {markdown}")
     if plot is not None:
         plot_probe(rows, make_folder(plot), title)
         say(console, f"plot: {plot}")
+    winner = recommended(rows)
+    if winner is not None:
+        say(console, _next_steps(chosen, winner))
 
 
 def _costs(call: Callable[[], None], device: "torch.device") -> dict[str, float | None]:
@@ -94,65 +97,59 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 HEADINGS = (
-    *("pool", "top-1 %", "minus the best", "minus avg", "size", "parameters: pool + classifier"),
-    *("ms/image", "GPU busy ms/image", "peak MiB", "training s", "lr", "remarks"),
+    *("pool", "top-1 %", "minus avg", "minus the best", "held-out %", "channels", "vector"),
+    *("ms/image", "GPU busy ms/image", "peak MiB", "parameters", "fit s", "penalty", "lr", "remarks"),
 )
 
 
 def _cells(row: "PoolSummary") -> list[str]:
     if row.group == "failed":
-        return [row.pool, *[UNKNOWN] * (len(HEADINGS) - 2), row.note]
+        return [row.pool, *[UNKNOWN] * (len(HEADINGS) - 2), f"failed: {row.note}"]
     first, compared = row.results[0], row.group != "diverged"
     return [
         row.pool,
         f"{100 * row.top1:.1f} ({percent_interval(row.interval)})",
-        percent_interval(row.to_best, "{:+.1f}") if compared else UNKNOWN,
         percent_interval(row.to_reference, "{:+.1f}") if row.to_reference else UNKNOWN,
+        percent_interval(row.to_best, "{:+.1f}") if compared else UNKNOWN,
+        number(row.held_out and 100 * row.held_out, "{:.1f}"),
+        str(first.channels or UNKNOWN),
         str(first.size),
-        f"{first.pool_parameters} + {first.classifier_parameters}",
-        number(_per_image(row, "ms_per_batch"), "{:.3g}"),
-        number(_per_image(row, "busy_ms_per_batch"), "{:.3g}"),
+        number(row.cost_per_image("ms_per_batch"), "{:.3g}"),
+        number(row.cost_per_image("busy_ms_per_batch"), "{:.3g}"),
         number(row.cost("peak_mib"), "{:.0f}"),
+        str(first.pool_parameters + first.classifier_parameters),
         f"{row.seconds:.1f}",
-        f"{first.lr:g}",
+        number(first.penalty or None, "{:g}"),
+        number(first.lr or None, "{:g}"),
         row.note,
     ]
 
 
-def _tables(rows: "list[PoolSummary]") -> Iterator[Table]:
-    """One table per group, without ranking inside it. Empty columns are left out to fit into a terminal."""
-    cells = {row.pool: _cells(row) for row in rows}
-    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", UNKNOWN) for line in cells.values())]
-    for heading, members in _groups(rows):
-        lines = [[cells[row.pool][i] for i in shown] for row in members]
-        made = table([HEADINGS[i] for i in shown], lines, title=heading)
-        made.title_justify = "left"
-        made.columns[-1].justify = "left" if HEADINGS[shown[-1]] == "remarks" else "right"
-        yield made
-
-
 def _markdown(title: str, rows: "list[PoolSummary]") -> str:
     text = [f"{title}.", "", f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
-    for heading, members in _groups(rows):
-        text.append(f"| **{heading}** |{' |' * (len(HEADINGS) - 1)}")
-        text += [f"| {' | '.join(cell.replace('|', '/') for cell in _cells(row))} |" for row in members]
+    text += [f"| {' | '.join(cell.replace('|', '/') for cell in _cells(row))} |" for row in rows]
     return "\n".join(text) + "\n"
 
 
-def _groups(rows: "list[PoolSummary]") -> "Iterator[tuple[str, list[PoolSummary]]]":
+def _remarks(rows: "list[PoolSummary]", runs: "list[ProbeResult]", known: "list[ProbeResult]") -> str:
     from covpool.studies.probe import GROUPS
 
-    for group, members in groupby(rows, key=lambda row: row.group):
-        yield GROUPS[group], list(members)
-
-
-def _remarks(runs: "list[ProbeResult]", known: "list[ProbeResult]") -> str:
+    best = ", ".join(row.pool for row in rows if row.group == "best")
     reused = sum(run in known for run in runs)
     images = max((run.images for run in runs), default=0)
     taken = f"; {reused} of {len(runs)} results come from the file" if reused else ""
-    return f"{images} test images; pools in a group are ordered by representation size, not ranked{taken}"
+    return f"{images} test images; intervals are 95 %{taken}\n{GROUPS['best']}: {best or 'none'}"
 
 
-def _per_image(row: "PoolSummary", cost: str) -> float | None:
-    batch = row.cost(cost)
-    return None if batch is None else batch / row.results[0].batch_size
+def _next_steps(chosen: "Probe", winner: "PoolSummary") -> str:
+    """Return the commands that use the pool with the highest accuracy on held-out training images."""
+    data = f"data.name={chosen.data.name}" * (chosen.data.name != "folder")
+    weights = "pretrained=true" * chosen.pretrained or f"weights={chosen.weights}" * bool(chosen.weights)
+    size = f"size={chosen.size}" * bool(chosen.size)
+    fit = ["covpool fit", chosen.data.root, data, f"backbone={chosen.backbone}", weights, size, f"pool={winner.pool}"]
+    name, *options = winner.pool.split(":")
+    pool = [f"pool.name={name}", *(f"pool.{option}" for option in options)]
+    train = ["covpool train finetune", f"data.root={chosen.data.root}", data, f"model.backbone={chosen.backbone}"]
+    train += [f"init.{weights}" * bool(weights), *pool]
+    commands = "\n".join(f"  {' '.join(part for part in parts if part)}" for parts in (fit, train))
+    return f"next, with the pool that is best on held-out training images ({winner.pool}):\n{commands}"

@@ -1,13 +1,15 @@
-"""A pool and a convex classifier on the kept features of a frozen backbone: nothing is left to chance.
+"""A pool and a convex classifier on the stored features of a frozen backbone.
 
-The reduction starts from the principal axes of all training descriptors, pools with words or bases start from
-descriptors, and the classifier is logistic regression, fitted to convergence with a cross-validated penalty.
+The reduction starts from the principal axes of all training descriptors. Pools with words or bases start from
+descriptors. The classifier is logistic regression, fitted to convergence with a cross-validated penalty.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,17 +19,20 @@ from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 
 AT_ONCE = 64  # images that are pooled at once
-DESCRIPTORS = 50_000  # that pools with words or bases start from
+DESCRIPTORS = 50_000  # number of descriptors that pools with words or bases start from
+
+# Principal axes, by what they depend on: pools that share the feature maps also share them.
+_REDUCTIONS: WeakKeyDictionary[Maps, dict[str, dict[str, Any]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenFit:
-    """What came of fitting one pool.
+    """The result of fitting one pool.
 
     Attributes:
-        pool: started from the training features.
-        chosen: the classifier, its penalty, and the cross-validated accuracy.
-        seconds: time of pooling and of fitting.
+        pool: The pool, started from the training features.
+        chosen: The classifier, its penalty, and the cross-validated accuracy.
+        seconds: Time of pooling and of fitting.
     """
 
     pool: Pool
@@ -39,25 +44,33 @@ class FrozenFit:
         return self.chosen.classifier.scores(pooled_vectors(self.pool, maps)[: len(maps)])
 
     def classifier(self) -> nn.Linear:
-        """The classifier as a layer that follows the pool."""
+        """Return the classifier as a layer that follows the pool."""
         found = self.chosen.classifier
         layer = nn.Linear(found.weights.shape[1], found.weights.shape[0])
         layer.load_state_dict({"weight": found.weights, "bias": found.bias})
         return layer
 
 
-def fit_frozen(pool: Pool, train: Maps, classes: int, *, class_weights: Tensor | None = None) -> FrozenFit:
+def fit_frozen(
+    pool: Pool,
+    train: Maps,
+    classes: int,
+    *,
+    class_weights: Tensor | None = None,
+    descriptors: int = DESCRIPTORS,
+) -> FrozenFit:
     """Start a pool from training features and fit a classifier to its vectors.
 
     Args:
         pool: A new pool for these features; changed in place.
-        train: Features of the training images, with or without those of their flips.
+        train: Features of the training images, with or without those of the flipped images.
         classes: Number of classes.
         class_weights: A weight per class.
+        descriptors: Number of descriptors that pools with words or bases start from.
     """
     begin = time.perf_counter()
     pool.to(train.targets.device).eval()
-    start_from_data(pool, train)
+    start_from_data(pool, train, count=descriptors)
     vectors = pooled_vectors(pool, train)
     middle = time.perf_counter()
     copies = len(vectors) // len(train)
@@ -65,25 +78,34 @@ def fit_frozen(pool: Pool, train: Maps, classes: int, *, class_weights: Tensor |
     return FrozenFit(pool, chosen, {"pooling": middle - begin, "fitting": time.perf_counter() - middle})
 
 
-def start_from_data(pool: Pool, maps: Maps, *, seed: int = 0) -> None:
-    """Start the reduction of a pool, and its words or bases, as far as it has them."""
+def start_from_data(pool: Pool, maps: Maps, *, seed: int = 0, count: int = DESCRIPTORS) -> None:
+    """Start the reduction of a pool, and its words or bases, if it has them."""
     if pool.has_reduction:
-        pool.init_reduction(_Batches(maps))
+        known = _REDUCTIONS.setdefault(maps, {})
+        key = f"{pool.layout} {pool.reduce} {[(part.kind, part.activation) for part in pool.reduce]}"
+        if key not in known:
+            pool.init_reduction(_Batches(maps))
+            known[key] = deepcopy(pool.reduce.state_dict())
+        pool.reduce.load_state_dict(known[key])
     start = getattr(pool, "init_from", None)
     if start is not None:
-        start(_sample_descriptors(pool, maps, seed))
+        start(_sample_descriptors(pool, maps, seed, count))
+
+
+def vectors_of(pool: Pool) -> Callable[[Tensor], Tensor]:
+    """Return the function that gives the vectors of a pool: its representation if the pool gives scores."""
+    return pool if pool.output == "features" else cast(Callable[[Tensor], Tensor], pool.representation)
 
 
 @torch.no_grad()
 def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features, d)
-    """Pool all features; a pool that gives scores gives its representation."""
+    """Pool all features."""
     pool.eval()
-    method = pool if pool.output == "features" else cast(Callable[[Tensor], Tensor], pool.representation)
     vectors: Tensor | None = None
     done = 0
     for features in _Batches(maps):
-        pooled = method(features).float()
-        if vectors is None:  # one block of memory: the vectors are the largest thing there is
+        pooled = vectors_of(pool)(features).float()
+        if vectors is None:  # one block of memory, because the vectors need most of it
             vectors = pooled.new_empty(len(maps.features), pooled.shape[1])
         vectors[done : done + len(pooled)] = pooled
         done += len(pooled)
@@ -92,7 +114,7 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
 
 
 class _Batches:
-    """The features of all images, some at a time, in float32 on the device of the pool; can be read several times."""
+    """The features of all images in batches, in float32 on the device of the pool; can be read several times."""
 
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
@@ -103,14 +125,14 @@ class _Batches:
 
 
 @torch.no_grad()
-def _sample_descriptors(pool: Pool, maps: Maps, seed: int) -> Tensor:  # (at most DESCRIPTORS, c)
-    """Descriptors after the reduction, the same number from every image."""
+def _sample_descriptors(pool: Pool, maps: Maps, seed: int, count: int) -> Tensor:  # (at most `count`, c)
+    """Draw descriptors after the reduction, the same number from every image."""
     generator = torch.Generator().manual_seed(seed)
-    each = max(1, DESCRIPTORS // len(maps.features))
+    each = max(1, count // len(maps.features))
     found = []
     for features in _Batches(maps):
         rows = pool.descriptors(features).unflatten(0, (len(features), -1))  # (b, n, c)
         chosen = torch.randperm(rows.shape[1], generator=generator)[:each]
         found.append(rows[:, chosen.to(rows.device)].flatten(0, 1))
     every = torch.cat(found)
-    return every[torch.randperm(len(every), generator=generator)[:DESCRIPTORS].to(every.device)]
+    return every[torch.randperm(len(every), generator=generator)[:count].to(every.device)]

@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -14,20 +16,25 @@ import covpool
 from covpool.data._settings import Augment, Data
 from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
+from covpool.models import Backbone
 from covpool.studies._feature_maps import Maps, compute_maps
 from covpool.studies.probe import _inputs as module
+from covpool.studies.probe._convex import run_convex
 from covpool.studies.probe._fit import HeadSpec, fit, logits
+from covpool.studies.probe._inputs import ProbeInputs, make_heads, resolved_augment
 from covpool.studies.probe._lr_choice import choose_lr, held_out
-from covpool.studies.probe._probe import probe
+from covpool.studies.probe._plot import LETTER, LINE, label_shifts
+from covpool.studies.probe._probe import no_costs, probe
 from covpool.studies.probe._result import ProbeResult, pack, read_results, rights
 from covpool.studies.probe._settings import Probe, chosen_pools, read_probe
-from covpool.studies.probe._summary import summarize
+from covpool.studies.probe._summary import recommended, summarize
 from tiny import make_tree
 from trees import break_image
 
 PROBE = Probe(
     backbone="test_resnet",
     pools=("avg", "isqrt"),
+    classifier="sgd",
     reduce_to=8,
     epochs=2,
     batch_size=12,
@@ -88,6 +95,8 @@ class TestSettings:
             ("data.workers=-1", "`data.workers` must be a whole number, at least 0; got -1"),
             ("augment.siz=32", "did you mean 'augment.size'"),
             ("pretrained=yes", "true or false"),
+            ("classifier=svm", "logistic"),
+            ("size=-1", "`size` must be"),
             ("backbone=", "no backbone"),
         ],
     )
@@ -292,8 +301,95 @@ class TestProbe:
         assert not run.failed and run.size == 16 and run.classifier_parameters == 0
 
 
+class TestInputs:
+    """Images are prepared as the backbone expects them; the widths of pools under logistic regression."""
+
+    def augment(self, *settings: str) -> tuple[object, ...]:
+        found = resolved_augment(read_probe(["backbone=torchvision/mobilenet_v2", *settings]))
+        return found.size, found.resize, found.mean[0]
+
+    def test_size_and_crop_come_from_the_backbone(self) -> None:
+        assert self.augment("weights=mobilenet_v2-b0353104.pth") == (224, (256,), 0.485)
+        assert self.augment("weights=mobilenet_v2-7ebf99e0.pth") == (224, (232,), 0.485)
+        assert resolved_augment(read_probe(["backbone=tf_efficientnet_lite0"])).mean == (0.5, 0.5, 0.5)
+
+    def test_another_size_keeps_the_crop_fraction(self) -> None:
+        weights = "weights=mobilenet_v2-b0353104.pth"
+        assert self.augment(weights, "size=320") == self.augment(weights, "augment.size=320") == (320, (366,), 0.485)
+        assert self.augment(weights, "size=320", "augment.resize=[320]") == (320, (320,), 0.485)
+
+    def test_widths(self, settings: Probe) -> None:
+        asked = settings.changed(classifier="logistic", reduce_to=256, pools=("all", "isqrt:reduce_to=16"))
+        heads = make_heads(asked, cast(Backbone, SimpleNamespace(channels=(512,), layout="auto")), 3)
+        channels = {label: head.make().pool.channels[0] for label, head in heads.items()}
+        assert {label: n for label, n in channels.items() if n != 256} == {
+            **dict.fromkeys(("avg", "gem", "max", "kernel"), 512),
+            **{"mfafv": 128, "isqrt:reduce_to=16": 16},
+        }
+
+
+class TestConvex:
+    @pytest.fixture
+    def settings(self, root: Path) -> Probe:
+        return Probe(
+            backbone="test_resnet",
+            pools=("avg", "isqrt", "svpn:heads=2:head_features=4"),
+            reduce_to=8,
+            maps="fp32",
+            augment=Augment(size=32, resize=(32,)),
+            data=Data(root=str(root), workers=0),
+        )
+
+    def test_one_fit_per_pool_and_three_for_random_weights(self, settings: Probe) -> None:
+        runs = list(probe(settings, measure=lambda call, device: {"ms_per_batch": call() or 1.0}))
+        assert [(run.pool, run.seed, run.random) for run in runs] == [
+            *[("avg", 0, False), ("isqrt", 0, False)],
+            *[("svpn:heads=2:head_features=4", seed, True) for seed in (0, 1, 2)],
+        ]
+        for run in runs:
+            assert not run.failed and run.images == 12 and run.costs == {"ms_per_batch": 1.0}
+            assert run.top1 == float(rights([run]).mean())
+            assert run.held_out == max(run.penalties_tried.values()) == run.penalties_tried[f"{run.penalty:g}"]
+        average, isqrt = runs[:2]
+        assert average.channels == average.size > isqrt.channels == 8 and isqrt.size == 36
+        assert average.pool_parameters == 0 and isqrt.classifier_parameters == 3 * 37
+
+    def test_settings_of_sgd_do_not_matter(self, settings: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = list(probe(settings))
+        monkeypatch.setattr(module, "compute_maps", None)
+        assert list(probe(settings.changed(epochs=3, seeds=(0, 1)), known=first)) == first[:-1]
+
+    def test_the_seed_decides_and_torchs_random_state_is_untouched(self, settings: Probe) -> None:
+        maps = Maps(torch.rand(48, 5, 3, 3), torch.arange(24) % 3)
+        inputs = ProbeInputs(settings, {"smso": HeadSpec("smso", {"p": 8}, 5, "auto", None, 3)}, maps, maps, "key")
+        before = torch.get_rng_state()
+        one, two, other = (run_convex(inputs, "smso", seed, None, no_costs).penalties_tried for seed in (1, 1, 2))
+        assert torch.equal(before, torch.get_rng_state()) and one == two != other
+
+    def test_a_pool_that_gives_scores_gives_its_representation(self, settings: Probe) -> None:
+        runs = list(probe(settings.changed(pools=("lrbp:bottleneck=4:rank=2", "fbn"))))
+        assert [(run.failed, run.size, run.classifier_parameters) for run in runs] == [
+            *[("", 16, 3 * 17), ("", 72, 3 * 73)],
+        ]
+
+
+class TestPlot:
+    def test_labels_cover_no_label_and_no_point(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        points = [(float(x), float(y)) for x, y in 50 + 300 * torch.rand(28, 2, generator=generator).square()]
+        labels = [f"pool_{i}" for i in range(28)]
+        shifts = label_shifts(points, labels, (0, 0, 450, 400))
+        boxes = [(x + dx, y + dy, x + dx + LETTER * len(label), y + dy + LINE)
+                 for (x, y), (dx, dy), label in zip(points, shifts, labels, strict=True)]  # fmt: skip
+        for i, (left, low, right, high) in enumerate(boxes):
+            assert left > 0 and low > 0 and right < 450 and high < 400
+            assert not any(left < x < right and low < y < high for x, y in points)
+            for other in boxes[:i]:
+                assert right <= other[0] or other[2] <= left or high <= other[1] or other[3] <= low
+
+
 class TestSummary:
-    def test_pools_that_cannot_be_distinguished_are_grouped(self) -> None:
+    def test_pools_are_sorted_by_accuracy(self) -> None:
         good, alike, bad = [1] * 95 + [0] * 5, [0] * 2 + [1] * 94 + [0] * 4, [1] * 50 + [0] * 50
         runs = [
             *result("bad", [bad] * 3, size=1),
@@ -305,11 +401,11 @@ class TestSummary:
         ]
         rows = summarize(runs)
         assert [(row.pool, row.group) for row in rows] == [
-            *[("alike", "best"), ("good", "best"), ("bad", "worse"), ("avg", "worse")],
+            *[("good", "best"), ("alike", "best"), ("avg", "worse"), ("bad", "worse")],
             *[("lost", "diverged"), ("broken", "failed")],
         ]
-        assert rows[1].to_best == (0.0, 0.0) and rows[0].to_best[0] < 0 < rows[0].to_best[1]
-        low, high = rows[1].to_reference or (0, 0)
+        assert rows[0].to_best == (0.0, 0.0) and rows[1].to_best[0] < 0 < rows[1].to_best[1]
+        low, high = rows[0].to_reference or (0, 0)
         assert low < 0.45 < high and low > 0.3
         assert rows[0].interval[0] < rows[0].top1 < rows[0].interval[1]
         assert "step 7" in rows[4].note and rows[5].note == "RuntimeError: no"
@@ -318,6 +414,17 @@ class TestSummary:
         runs = result("avg", [[1, 0]], lr=10.0, lr_tried={"0.1": 0.2, "1": 0.3, "10": 0.4})
         assert "edge" in summarize(runs)[0].note
         assert not summarize([replace(runs[0], lr=1.0)])[0].note
+
+    def test_several_seeds_are_compared_with_one(self) -> None:
+        rows = summarize([*result("avg", [[1, 0] * 50]), *result("smso", [[1, 1] * 50, [0, 0] * 50], random=True)])
+        assert rows[1].note == "random weights, 2 seeds" and rows[1].to_reference is not None
+        assert rows[1].to_reference[0] <= -0.5 and rows[1].to_reference[1] >= 0.5
+
+    def test_the_pool_to_use_next_is_chosen_on_held_out_training_images(self) -> None:
+        lucky, steady = result("lucky", [[1, 1]], held_out=0.6), result("steady", [[1, 0]], held_out=0.7)
+        chosen = recommended(summarize([*lucky, *steady]))
+        assert chosen is not None and chosen.pool == "steady"
+        assert recommended(summarize(result("avg", [[1, 0]]))) is None
 
     def test_all_pools_diverge(self) -> None:
         assert [row.group for row in summarize(result("avg", [[1, 0]], diverged_at=0))] == ["diverged"]

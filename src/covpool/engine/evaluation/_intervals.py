@@ -3,6 +3,7 @@
 import math
 from statistics import NormalDist
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,16 +51,13 @@ def paired_bootstrap(
     >>> paired_bootstrap(right, right)
     (0.0, 0.0)
     """
-    difference = first.double() - second.double()
-    seeds, images = difference.shape
-    generator = torch.Generator().manual_seed(0)
-    means = []
-    for part in torch.arange(draws).split(500):
-        count = len(part)
-        rows = torch.randint(seeds, (count, seeds), generator=generator)
-        columns = torch.randint(images, (count, images), generator=generator)
-        weights = torch.zeros(count, images).scatter_add_(1, columns, torch.ones(count, images)).double()
-        means.append((difference[rows].mean(1) * weights).sum(1) / images)
+    # Images with the same hits are interchangeable, so a resample is one draw of how many there are of each kind.
+    kinds, counts = (first.double() - second.double()).unique(dim=1, return_counts=True)  # (seeds, k), (k,)
+    seeds, images = len(kinds), int(counts.sum())
+    generator = np.random.default_rng(0)
+    rows = torch.from_numpy(generator.integers(seeds, size=(draws, seeds)))
+    drawn = torch.from_numpy(generator.multinomial(images, counts.numpy() / images, size=draws))  # (draws, k)
+    means = (kinds[rows].mean(1) * drawn).sum(1) / images
     tails = torch.tensor([0.5 - confidence / 2, 0.5 + confidence / 2], dtype=torch.float64)
-    low, high = torch.cat(means).quantile(tails).tolist()
+    low, high = means.quantile(tails).tolist()
     return low, high

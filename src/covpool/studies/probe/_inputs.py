@@ -1,7 +1,9 @@
-"""What all trainings of a probe share: the backbone, the heads and the feature maps."""
+"""What all pools of a probe share: the backbone, the heads and the feature maps."""
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +11,39 @@ import torch
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
-from covpool.data import Images
+from covpool.data import Augment, Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
-from covpool.models import Backbone, make_features
+from covpool.models import Backbone, input_settings, make_features
+from covpool.pools import pool_info
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies.probe._fit import HeadSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
 IMAGES = 64  # images per batch of the backbone
 # Settings that a result does not depend on, or that are recorded otherwise: pool, seed, digest of the weights.
-NOT_IN_KEY = ("pools", "seeds", "keep", "cache", "weights")
+NOT_IN_KEY = ("pools", "seeds", "keep", "cache", "weights", "size")
+ONLY_SGD = (
+    *("epochs", "batch_size", "lr", "extend_lr", "refine_lr", "held_out", "folds", "momentum", "weight_decay"),
+    *("warmup_epochs", "clip_norm", "head_factor"),
+)
+# Channels that a pool gets at most behind principal axes. kernel needs descriptors that are not centered, so it gets
+# all channels (0); the vectors of mfafv have 550 numbers per channel.
+WIDEST = {"kernel": 0, "mfafv": 128}
+
+Measure = Callable[[Callable[[], None], torch.device], dict[str, float | None]]
+
+
+@dataclass(frozen=True)
+class ProbeInputs:
+    """What all pools share."""
+
+    probe: Probe
+    heads: dict[str, HeadSpec]
+    train: Maps
+    test: Maps
+    key: str
 
 
 def make_backbone(settings: Probe) -> Backbone:
@@ -39,11 +62,12 @@ def make_backbone(settings: Probe) -> Backbone:
 def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, HeadSpec]:
     """Describe the head of every pool, and build each once to find mistakes in options before the work begins."""
     (channels,) = backbone.channels
-    width = settings.reduce_to or None
-    heads = {
-        label: HeadSpec(name, options, channels, backbone.layout, width, classes)
-        for label, (name, options) in chosen_pools(settings).items()
-    }
+    convex = settings.classifier == "logistic"
+    heads = {}
+    for label, (name, options) in chosen_pools(settings).items():
+        width = _width(name, settings.reduce_to, channels) if convex else settings.reduce_to or None
+        options = {"reduce_kind": "linear" if convex else "conv_bn_relu", **options}
+        heads[label] = HeadSpec(name, options, channels, backbone.layout, width, classes)
     for label, head in heads.items():
         try:
             head.make()
@@ -52,15 +76,30 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
     return heads
 
 
+def _width(pool: str, wanted: int, channels: int) -> int | None:
+    """Return the channels behind principal axes; None for all channels, as for pools of one number per channel."""
+    width = min(wanted, WIDEST.get(pool, wanted))
+    return width if 0 < width < channels and pool_info(pool).size != "c" else None
+
+
+def resolved_augment(settings: Probe) -> Augment:
+    """Return how an image becomes an input: as the backbone expects it where the settings do not say otherwise."""
+    own = input_settings(settings.backbone, settings.weights or None)
+    given = {name: getattr(settings.augment, name) for name in settings.augment.model_fields_set}
+    own = own.at_size(settings.size or given.get("size", own.size))
+    return Augment(**{**vars(own), "resize": (own.resize,), **given, "size": own.size})
+
+
 def make_maps(
     settings: Probe, splits: Splits, backbone: Backbone, device: torch.device, on_progress: OnProgress
 ) -> tuple[Maps, Maps]:
     """Compute the feature maps of the training images and their flipped copies, and of the test images."""
+    augment = resolved_augment(settings)
 
     def compute(images: Images, what: str, flipped: bool) -> Maps:
         return compute_maps(
             backbone,
-            EvalBatches(images, settings.augment, settings.data, batch_size=IMAGES, device=device),
+            EvalBatches(images, augment, settings.data, batch_size=IMAGES, device=device),
             flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
@@ -80,14 +119,16 @@ def _features(settings: Probe) -> dict[str, Any]:
     """Return everything that the features of an image depend on."""
     told = settings.model_dump(mode="json")
     digest = file_digest(Path(settings.weights)) if settings.weights else ""
-    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
-    return {"weights": digest, **{name: told[name] for name in names}}
+    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps")
+    augment = resolved_augment(settings).model_dump(mode="json")
+    return {"weights": digest, "augment": augment, **{name: told[name] for name in names}}
 
 
 def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:
     """Return a digest of everything that a result depends on, except the pool and the seed."""
     told: dict[str, Any] = settings.model_dump(mode="json")
-    told = {name: value for name, value in told.items() if name not in NOT_IN_KEY}
+    left_out = (*NOT_IN_KEY, *(ONLY_SGD if settings.classifier == "logistic" else ()))
+    told = {name: value for name, value in told.items() if name not in left_out}
     told |= _features(settings)  # includes the digest of the weights, which does not depend on their path
     told["data"] = {name: told["data"][name] for name in ("name", "split", "train_on", "test_on", "broken")}
     told["images"] = [[path.name for path in images.paths] for images in (splits.train, splits.test)]

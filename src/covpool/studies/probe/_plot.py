@@ -1,77 +1,97 @@
-"""The plot of a probe: accuracy and representation size of every pool."""
+"""The plot of a probe: accuracy against cost."""
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 from covpool._check import require
 from covpool._errors import CovpoolError
-from covpool.studies.probe._summary import GROUPS, PoolSummary
+from covpool.studies.probe._summary import GROUPS, Group, PoolSummary
 
-COLORS = {"best": "tab:green", "worse": "tab:blue", "diverged": "tab:red"}
+MARKS: dict[Group, tuple[str, str]] = {"best": ("o", "#0072B2"), "worse": ("s", "#D55E00")}  # also for color-blind eyes
+LETTER, LINE = 5.2, 11.0  # width of a letter and height of a line of a label, in points
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None:
-    """Plot every pool with the 95 % interval of its accuracy. Pools that failed are left out.
+    """Plot the accuracy of every pool, with its 95 % interval, against the time per image.
+
+    Without measured times, the length of the vector takes their place. Pools that diverged or failed are left out.
 
     Args:
         rows: Summaries of `summarize`.
         path: Image file to write.
         title: Title of the plot.
     """
-    shown = [row for row in rows if row.group in COLORS]
+    shown = [row for row in rows if row.group in MARKS]
     if not shown:
         raise CovpoolError("no pool has a result: there is nothing to plot")
     plt = require("matplotlib.pyplot", "plots")
-    labels = [_wrapped(row.pool) for row in reversed(shown)]
-    places = _places(labels)
-    height = max(3.0, 0.8 + 0.28 * (places[-1] + 1))
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, height), layout="constrained", sharey=True, width_ratios=(3, 1)
-    )
-    for at, row in zip(places, reversed(shown), strict=True):
-        if row.group == "diverged":  # its accuracy would stretch the axis
-            left.text(0.01, at, "diverged", color=COLORS[row.group], va="center", transform=left.get_yaxis_transform())
-        else:
-            low, high = row.interval
-            error = [[100 * (row.top1 - low)], [100 * (high - row.top1)]]
-            left.errorbar(100 * row.top1, at, xerr=error, fmt="o", capsize=3, color=COLORS[row.group])
-        right.barh(at, row.results[0].size, color=COLORS[row.group], alpha=0.7)
-    left.set_yticks(places, labels)
-    left.tick_params(axis="y", labelsize=9)
-    left.set_xlabel("top-1 accuracy, %, with 95 % interval")
-    right.set_xlabel("size of the representation")
-    right.set_xscale("log")
-    for panel in (left, right):
-        panel.grid(alpha=0.3, axis="x")
-    used = dict.fromkeys(row.group for row in shown)
-    marks = [plt.Line2D([], [], marker="o", linestyle="", color=COLORS[group], label=GROUPS[group]) for group in used]
-    figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
-    figure.suptitle(title)
+    figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
+    times = [row.cost_per_image("ms_per_batch") for row in shown]
+    timed = all(times)
+    costs = [time if timed and time else row.results[0].size for time, row in zip(times, shown, strict=True)]
+    for group in dict.fromkeys(row.group for row in shown):
+        chosen = [(cost, row) for cost, row in zip(costs, shown, strict=True) if row.group == group]
+        tops = [100 * row.top1 for _, row in chosen]
+        below = [100 * (row.top1 - row.interval[0]) for _, row in chosen]
+        above = [100 * (row.interval[1] - row.top1) for _, row in chosen]
+        marker, color = MARKS[group]
+        axes.errorbar(
+            [cost for cost, _ in chosen], tops, yerr=(below, above), fmt=marker, color=color, ecolor="#BBBBBB",
+            label=GROUPS[group],
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds per image (reduction and pool)" if timed else "length of the vector")
+    axes.set_ylabel("top-1 accuracy, %, with 95 % interval")
+    axes.margins(x=0.12)
+    axes.grid(alpha=0.3)
+    axes.set_title(title)
+    figure.legend(loc="outside lower center", ncols=len(MARKS))
+    figure.canvas.draw()  # fixes the places of the points
+    scale = 72 / figure.dpi
+    at = [axes.transData.transform((cost, 100 * row.top1)) * scale for cost, row in zip(costs, shown, strict=True)]
+    inside: Box = tuple(scale * float(side) for side in axes.bbox.extents)
+    shifts = label_shifts([(float(x), float(y)) for x, y in at], [row.pool for row in shown], inside)
+    for cost, row, shift in zip(costs, shown, shifts, strict=True):
+        label = axes.annotate(
+            row.pool, (cost, 100 * row.top1), shift, textcoords="offset points", fontsize=8, va="bottom",
+            arrowprops={"arrowstyle": "-", "color": "#888888", "linewidth": 0.5, "shrinkB": 3},
+        )  # fmt: skip
+        label.set_in_layout(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
-def _places(labels: Sequence[str]) -> list[float]:
-    """Return the positions of rows, with room for labels of several lines.
+def label_shifts(points: Sequence[Point], labels: Sequence[str], inside: Box) -> list[Point]:
+    """Return the shift of every label from its point, so that it covers no other label and no point.
 
-    >>> _places(["avg", "a:\\nb", "max"])
-    [0.0, 1.3, 2.6]
+    All lengths are in points (1/72 inch). A label is moved no further than needed, and stays inside the axes.
+
+    >>> label_shifts([(50, 50), (50, 51)], ["avg", "max"], (0, 0, 100, 100))
+    [(6.0, -5.5), (-21.6, -5.5)]
     """
-    room = [(1 + 0.6 * label.count("\n")) / 2 for label in labels]
-    steps = [below + above for below, above in pairwise(room)]
-    return list(accumulate(steps, initial=0.0))
+    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
+    shifts = []
+    for (x, y), label in zip(points, labels, strict=True):
+        for dx, dy in _candidates(LETTER * len(label)):
+            box = (x + dx, y + dy, x + dx + LETTER * len(label), y + dy + LINE)
+            fits = box[0] > inside[0] and box[1] > inside[1] and box[2] < inside[2] and box[3] < inside[3]
+            if fits and not any(_overlap(box, other) for other in taken):
+                break
+        taken.append(box)
+        shifts.append((dx, dy))
+    return shifts
 
 
-def _wrapped(label: str, width: int = 40) -> str:
-    """Break the label of a pool into lines between its options.
+def _candidates(width: float) -> Iterator[Point]:
+    """Yield shifts of a label of this width, the nearest first: right, left, and ever further up and down."""
+    steps = sorted(product(range(-30, 31), range(4)), key=lambda step: (abs(step[0]) + step[1], step))
+    for up, out in steps:
+        for dx in (6.0 + 20 * out, -6.0 - 20 * out - width):
+            yield dx, LINE / 2 * up - LINE / 2
 
-    >>> _wrapped("improved_bcnn:forward=newton_schulz:backward=iterative_lyapunov").split("\\n")
-    ['improved_bcnn:forward=newton_schulz:', 'backward=iterative_lyapunov']
-    """
-    lines = [""]
-    for part in label.replace(":", ":\0").split("\0"):
-        if lines[-1] and len(lines[-1] + part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

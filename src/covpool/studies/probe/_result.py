@@ -24,17 +24,23 @@ class ProbeResult:
     Attributes:
         key: Digest of the settings.
         pool: Label of the pool: name and options.
-        seed: Seed of the weights, the order of images and the flips.
-        lr: Chosen learning rate.
+        seed: Seed of everything random.
+        random: Whether the pool has weights that no data initialize.
+        penalty: Chosen penalty of logistic regression.
+        penalties_tried: Cross-validated accuracy by penalty.
+        converged: Whether logistic regression reached its tolerance.
+        lr: Chosen learning rate of SGD.
         lr_tried: Accuracy on held-out training images by learning rate; -1 where a training diverged.
+        held_out: Accuracy on held-out training images with the chosen penalty or learning rate; None without a choice.
         top1: Accuracy on the test images.
         images: Number of test images.
         right: Which test images are classified correctly, four images per hexadecimal digit.
         diverged_at: First step whose loss is not finite.
+        channels: Channels that the pool gets.
         size: Length of the representation.
         pool_parameters: Number of parameters of the pool and its reduction.
         classifier_parameters: Number of parameters of the classifier.
-        seconds: Time of the training, initialization from data included.
+        seconds: Time to fit the pool and the classifier, initialization from data included.
         batch_size: Images in the batch whose cost is measured.
         costs: Measured costs: "ms_per_batch", "peak_mib".
         failed: Why there is no result.
@@ -43,12 +49,18 @@ class ProbeResult:
     key: str
     pool: str
     seed: int
+    random: bool = False
+    penalty: float = 0.0
+    penalties_tried: dict[str, float] = field(default_factory=dict)
+    converged: bool = True
     lr: float = 0.0
     lr_tried: dict[str, float] = field(default_factory=dict)
+    held_out: float | None = None
     top1: float = 0.0
     images: int = 0
     right: str = ""
     diverged_at: int | None = None
+    channels: int = 0
     size: int = 0
     pool_parameters: int = 0
     classifier_parameters: int = 0

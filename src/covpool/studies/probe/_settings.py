@@ -30,12 +30,16 @@ class Probe(Settings):
     """File with weights of the backbone."""
     pretrained: bool = False
     """Whether to download the weights that timm or torchvision offer."""
-    keep_last_stride: bool = False
-    """Whether the last stage of the backbone keeps its stride."""
-    pools: tuple[str, ...] = ("avg", "bcnn", "cov", "isqrt")
+    keep_last_stride: bool = True
+    """Whether the last stage of the backbone keeps its stride, as in its training."""
+    size: NonNegativeInt = 0
+    """Height and width of the input; 0 is the size that the backbone was trained with."""
+    pools: tuple[str, ...] = ("avg", "bcnn", "cov", "isqrt", "mpn", "gaussian")
     """Pools to compare: NAME, NAME:option=value:..., or "all"."""
-    reduce_to: NonNegativeInt = 128
-    """Channels after a 1x1 convolution before every pool; 0 turns the reduction off."""
+    reduce_to: NonNegativeInt = 256
+    """Channels after the reduction; 0 turns it off. See `HeadSpec` for the pools that get other numbers."""
+    classifier: Literal["logistic", "sgd"] = "logistic"
+    """"logistic" is fitted to convergence, behind principal axes. "sgd" trains reduction, pool and classifier."""
     epochs: PositiveInt = 10
     """Number of epochs."""
     batch_size: PositiveInt = 32
@@ -63,7 +67,7 @@ class Probe(Settings):
     descriptors: PositiveInt = 20_000
     """Number of descriptors for pools that are initialized from data."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds; every pool is trained once with each."""
+    """Seeds. SGD trains every pool once with each; logistic regression repeats only pools whose weights stay random."""
     maps: Literal["fp16", "bf16", "fp32"] = "fp16"
     """Precision in which feature maps are kept."""
     keep: Literal["device", "ram"] = "device"
@@ -72,7 +76,7 @@ class Probe(Settings):
     """Folder that keeps feature maps on disk for the next probe."""
     data: Data = Data()
     augment: Augment = Augment()
-    """Only size, resize, mean, std and interpolation are used."""
+    """Only size, resize, mean, std and interpolation are used. What is not set is as the backbone expects it."""
 
     @check_field("pools", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Summary of a probe: accuracies with intervals, and which pools cannot be distinguished."""
+"""Summary of a probe: accuracies with intervals, sorted, and the pool that the training images recommend."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class PoolSummary:
 
     Attributes:
         pool: Label of the pool.
-        group: Group of the pool. Pools of a group are not ranked.
+        group: Whether the pool can be distinguished from the best.
         top1: Mean accuracy over the seeds.
         interval: 95 % interval of the accuracy over seeds and test images.
         to_best: 95 % interval of the difference to the pool with the highest mean.
@@ -46,20 +46,31 @@ class PoolSummary:
         """Return a measured cost of one batch."""
         return next((one.costs[name] for one in self.results if name in one.costs), None)
 
+    def cost_per_image(self, name: str) -> float | None:
+        """Return a measured cost of one image."""
+        batch = self.cost(name)
+        return None if batch is None else batch / self.results[0].batch_size
+
     @property
     def seconds(self) -> float:
-        """Mean time of a training."""
+        """Mean time of a fit."""
         return sum(one.seconds for one in self.results) / max(len(self.results), 1)
+
+    @property
+    def held_out(self) -> float | None:
+        """Mean accuracy on held-out training images; None if nothing was chosen on them."""
+        found = [one.held_out for one in self.results if one.held_out is not None]
+        return sum(found) / len(found) if found else None
 
 
 def summarize(results: Iterable[ProbeResult], *, reference: str = "avg") -> list[PoolSummary]:
-    """Summarize every pool, sorted by group and then by the size of the representation.
+    """Summarize every pool, sorted by accuracy; pools that diverged or failed come last.
 
     A pool is in the group of the best if the paired bootstrap interval of its difference to the highest mean contains
     zero. A pool with a seed that failed or diverged is not compared with the others.
 
     Args:
-        results: Results of `probe`, with the same seeds for every pool.
+        results: Results of `probe`: the same seeds for every pool, or a single one.
         reference: Pool that the others are compared with, besides the best.
     """
     by_pool: dict[str, list[ProbeResult]] = {}
@@ -83,11 +94,17 @@ def summarize(results: Iterable[ProbeResult], *, reference: str = "avg") -> list
                 to_best,
                 paired_bootstrap(right, rights(sound[reference])) if reference in sound else None,
                 tuple(own),
-                _edge(own[0]),
+                _remarks(own),
             )
         )
     order = list(GROUPS)
-    return sorted(rows, key=lambda row: (order.index(row.group), row.results[0].size, row.pool))
+    return sorted(rows, key=lambda row: (max(order.index(row.group), order.index("worse")), -row.top1, row.pool))
+
+
+def recommended(rows: Iterable[PoolSummary]) -> PoolSummary | None:
+    """Return the pool with the highest accuracy on held-out training images; the test images have no part in it."""
+    compared = [row for row in rows if row.group in ("best", "worse") and row.held_out is not None]
+    return max(compared, key=lambda row: row.held_out or 0.0, default=None)
 
 
 def _mean(results: Sequence[ProbeResult]) -> float:
@@ -105,8 +122,11 @@ def _unsound(pool: str, results: list[ProbeResult]) -> PoolSummary:
     return PoolSummary(pool, "diverged", _mean(results), interval, results=tuple(results), note=note)
 
 
-def _edge(result: ProbeResult) -> str:
-    """Warn if the best learning rate may be outside the range that was tried."""
-    tried = sorted(map(float, result.lr_tried))
-    at_edge = len(tried) > 1 and result.lr in (tried[0], tried[-1])
-    return "lr at the edge of those tried" if at_edge else ""
+def _remarks(results: Sequence[ProbeResult]) -> str:
+    """Return what a reader must know about the results."""
+    first = results[0]
+    notes = [f"random weights, {len(results)} seeds"] * first.random
+    notes += ["classifier not converged"] * (not all(one.converged for one in results))
+    tried = sorted(map(float, first.lr_tried))
+    notes += ["lr at the edge of those tried"] * (len(tried) > 1 and first.lr in (tried[0], tried[-1]))
+    return "; ".join(notes)
