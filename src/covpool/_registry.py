@@ -167,10 +167,15 @@ def option_types(name: str) -> dict[str, Any]:
     >>> option_types("isqrt")["iterations"], option_types("isqrt")["groups"]
     (<class 'int'>, <class 'int'>)
     """
+    return option_annotations(_find(name)[0])
+
+
+def option_annotations(cls: type[Pool], *, extras: bool = False) -> dict[str, Any]:
+    """Return the annotations of all options of a class of pools; those of `Annotated` types only with `extras`."""
     kinds: dict[str, Any] = {}
-    for make in reversed(_initializers(_find(name)[0])):
+    for make in reversed(_initializers(cls)):
         try:
-            hints = get_type_hints(make)
+            hints = get_type_hints(make, include_extras=extras)
         except NameError:  # an annotation names something that is imported only for type checking
             hints = {}
         kinds |= {key: hints.get(key, Any) for key in _keywords(make)}

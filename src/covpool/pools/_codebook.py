@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
 from covpool.pools._descriptors import check_descriptors
@@ -31,7 +30,6 @@ class CodebookPool(Pool):
     """
 
     def __init__(self, in_features: int, clusters: int, word_size: Callable[[int], int], **common: Any) -> None:
-        check_positive_int("clusters", clusters)
         super().__init__(in_features, lambda c: clusters * word_size(c), **common)
         self.clusters = clusters
 

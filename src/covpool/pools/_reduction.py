@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
+from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
 from covpool.ops import at_least_float32, in_autocast
 from covpool.pools._principal_axes import principal_axes
@@ -42,8 +42,6 @@ class Reduction(nn.Module):
         activation: Activation | None = None,
     ) -> None:
         super().__init__()
-        check_choice("reduce_kind", kind, ("conv_bn_relu", "linear"))
-        check_choice("reduce_activation", activation, (None, "relu", "relu6"))
         if kind == "linear" and activation is not None:
             raise CovpoolError(
                 f"`reduce_activation` = {activation!r} needs `reduce_kind` = 'conv_bn_relu': 'linear' has none"

@@ -7,7 +7,6 @@ from torch import Tensor
 from covpool.ops import vech
 
 Vectorization = Literal["full", "triangle"]
-VECTORIZATIONS: tuple[Vectorization, ...] = ("full", "triangle")
 
 
 def triangle(order: int) -> int:

@@ -4,9 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._registry import register
 from covpool.ops.positions import keep_positions
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 
 @register("avg", title="Global average pooling", order="1", size="c", cost="n c")

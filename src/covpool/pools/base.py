@@ -2,25 +2,28 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
+from covpool._check import check_positive_int
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
+from covpool._registry import option_annotations
+from covpool._registry import register as register
 from covpool.ops import at_least_float32, outside_autocast, unvech
 from covpool.pools._grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools._kept_positions import pool_by_count, zero_vectors
 from covpool.pools._normalize import Normalize, make_normalization
+from covpool.pools._options import PositiveInt as PositiveInt
+from covpool.pools._options import check_options
 from covpool.pools._principal_axes import Summed
 from covpool.pools._reduction import Activation, ReduceKind, Reduction
 from covpool.pools._start_reductions import start_reductions
 from covpool.pools._vectorization import triangle
 
 Layout = Literal["auto", "channels_first", "channels_last", "tokens"]
-LAYOUTS: tuple[Layout, ...] = ("auto", "channels_first", "channels_last", "tokens")
 
 
 class Pool(nn.Module):
@@ -32,6 +35,8 @@ class Pool(nn.Module):
       them; it also deals with empty masks and empty batches, and refuses weights.
     * `_pool(self, x, *, mask, weights)`: the method handles masks and weights, (b, n) or None, empty ones included.
       Choose this form if masked calls must compile or must not wait for the device.
+
+    Keyword options of a method that are annotated as a Literal or as `PositiveInt` are checked by the base.
 
     Args:
         in_features: Number of channels of the features; a tuple for a pool of several feature tensors.
@@ -70,6 +75,10 @@ class Pool(nn.Module):
         if cls.handles_weights and not cls.handles_mask:
             raise CovpoolError(f"{cls.__name__}._pool must take `mask` beside `weights`")
 
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        check_options(options, option_annotations(cls, extras=True))
+        return super().__new__(cls)
+
     def __init__(
         self,
         in_features: int | tuple[int, ...],
@@ -80,11 +89,10 @@ class Pool(nn.Module):
         reduce_kind: ReduceKind = "conv_bn_relu",
         reduce_activation: Activation | None = None,
         normalize: Normalize | Sequence[Normalize] | None = None,
-        project_to: int | None = None,
-        groups: int = 1,
+        project_to: PositiveInt | None = None,
+        groups: PositiveInt = 1,
     ) -> None:
         super().__init__()
-        check_choice("layout", layout, LAYOUTS)
         inputs = in_features if isinstance(in_features, tuple) else (in_features,)
         for channels in inputs:
             check_positive_int("in_features", channels)
@@ -293,12 +301,10 @@ def _rows(x: Tensor, *, mask: Tensor | None, weights: None) -> Tensor:  # (b, n,
 
 def _make_projection(pooled: int, project_to: int | None, groups: int) -> nn.Module | None:
     """Make the grouped linear map after pooling, as a 1x1 convolution of the vector."""
-    check_positive_int("groups", groups)
     if project_to is None:
         if groups != 1:
             raise CovpoolError(f"`groups` = {groups} needs `project_to`, the length of the output of the grouped map")
         return None
-    check_positive_int("project_to", project_to)
     if pooled % groups or project_to % groups:
         raise CovpoolError(
             f"`groups` = {groups} must divide the pooled length {pooled} and `project_to` = {project_to}"

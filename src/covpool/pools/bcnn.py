@@ -4,11 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._check import check_choice
-from covpool._registry import register
 from covpool.ops import covariance, cross_covariance, elementwise_power_normalize
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
-from covpool.pools.base import Pool
+from covpool.ops.signed_power import GradientMode
+from covpool.pools.base import Pool, register
 
 
 @register("bcnn", title="B-CNN", order="2", size="c^2", cost="n c^2")
@@ -32,7 +30,6 @@ class BilinearPool(Pool):
     """
 
     def __init__(self, in_features: int | tuple[int, int], *, gradient: GradientMode = "bcnn", **common: Any) -> None:
-        check_choice("gradient", gradient, GRADIENT_MODES)
         super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
         self.gradient = gradient
 

@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._registry import register
 from covpool.ops import covariance, vech
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 EPS = 1e-5  # under the root, in the unit of the scaled squared distances, as released: keeps its slope finite at zero
 

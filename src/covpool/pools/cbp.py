@@ -5,12 +5,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
-from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, projection_product, tensor_sketch
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.ops.signed_power import GradientMode
 from covpool.ops.tensor_sketch import draw_signs
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 Sketch = Literal["tensor", "maclaurin"]
 
@@ -46,15 +44,12 @@ class CompactBilinearPool(Pool):
         in_features: int,
         *,
         sketch: Sketch = "tensor",
-        size: int = 8192,
+        size: PositiveInt = 8192,
         learned: bool = False,
         seed: int = 1,
         gradient: GradientMode = "cbp",
         **common: Any,
     ) -> None:
-        check_choice("sketch", sketch, ("tensor", "maclaurin"))
-        check_positive_int("size", size)
-        check_choice("gradient", gradient, GRADIENT_MODES)
         super().__init__(in_features, lambda c: size, **common)
         self.sketch, self.size, self.learned, self.gradient = sketch, size, learned, gradient
         (channels,) = self.channels

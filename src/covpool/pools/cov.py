@@ -4,12 +4,10 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._check import check_choice
-from covpool._registry import register
 from covpool.ops import covariance, shrunk_covariance, vech
-from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
+from covpool.ops.shrinkage import Shrinkage
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 
 @register("cov", title="Plain covariance pooling", order="2", size="c (c + 1) / 2", cost="n c^2")
@@ -27,7 +25,6 @@ class CovariancePool(Pool):
 
     def __init__(self, in_features: int, *, shrinkage: Shrinkage | None = None, **common: Any) -> None:
         super().__init__(in_features, triangle, **common)
-        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
         self.shrinkage = shrinkage
 
     def multiply_adds(self, n: int, c: int) -> float:

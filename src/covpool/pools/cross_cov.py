@@ -4,9 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._registry import register
 from covpool.ops import cross_covariance
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 
 @register("cross_cov", title="Cross-covariance pooling", order="2", size="c^2", cost="n c^2")

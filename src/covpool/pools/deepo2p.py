@@ -5,14 +5,12 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import covariance, logm_eigh
 from covpool.ops.positions import count, keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import NullGradient
-from covpool.pools._vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
-from covpool.pools.base import Pool
+from covpool.pools._vectorization import Vectorization, vector_size, vectorize
+from covpool.pools.base import Pool, register
 
 Scale = Literal["none", "mean", "released"]
 
@@ -51,9 +49,6 @@ class LogEuclideanPool(Pool):
         null_gradient: NullGradient = "exact",
         **common: Any,
     ) -> None:
-        check_choice("scale", scale, ("none", "mean", "released"))
-        check_choice("vectorization", vectorization, VECTORIZATIONS)
-        check_choice("null_gradient", null_gradient, ("exact", "released"))
         if not 0 < eps < math.inf:
             raise CovpoolError(f"`eps` must be positive and finite because the moment may be singular; got {eps}")
         super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)

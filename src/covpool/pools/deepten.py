@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._registry import register
 from covpool.ops.kmeans import kmeans
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
 from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
+from covpool.pools.base import PositiveInt, register
 
 
 @register("deepten", title="Deep-TEN", order="1", size="K c, K = 32", cost="2 n c clusters")
@@ -31,7 +31,7 @@ class TextureEncodingPool(CodebookPool):
     torch.Size([2, 256])
     """
 
-    def __init__(self, in_features: int, *, clusters: int = 32, **common: Any) -> None:
+    def __init__(self, in_features: int, *, clusters: PositiveInt = 32, **common: Any) -> None:
         super().__init__(in_features, clusters, lambda c: c, **common)
         c = self.channels[0]
         bound = (clusters * c) ** -0.5

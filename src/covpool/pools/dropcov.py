@@ -7,11 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import covariance, vech
 from covpool.ops.positions import keep_positions, mean
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 KERNEL = 3  # size of the convolution over channels, as released
 STRENGTH = 10  # a cosine of one lowers the rate by this much over log2 of the channels, as released

@@ -6,13 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
-from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketch
 from covpool.ops.positions import keep_positions, mean
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.ops.signed_power import GradientMode
 from covpool.pools._grid import Positions, for_each
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 
 @register(
@@ -48,13 +46,11 @@ class FirstAndSecondOrderPool(Pool):
         self,
         in_features: int | tuple[int, ...],
         *,
-        size: int = 8192,
+        size: PositiveInt = 8192,
         seed: int = 1,
         gradient: GradientMode = "cbp",
         **common: Any,
     ) -> None:
-        check_positive_int("size", size)
-        check_choice("gradient", gradient, GRADIENT_MODES)
         super().__init__(in_features, lambda *channels: sum(c + size for c in channels), **common)
         self.size, self.gradient = size, gradient
         self.sketches = nn.ModuleList(_Sketch(c, size, seed + i) for i, c in enumerate(self.channels))

@@ -5,12 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
-from covpool._registry import register
 from covpool.blocks.fb import Compensation, FactorizedBilinear
 from covpool.ops import covariance
 from covpool.ops.positions import keep_positions, mean
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 
 @register(
@@ -43,14 +41,13 @@ class FactorizedBilinearPool(Pool):
         self,
         in_features: int,
         *,
-        num_classes: int = 1000,
+        num_classes: PositiveInt = 1000,
         rank: int = 20,
         drop: float = 0.5,
         self_terms: bool = True,
         compensation: Compensation = "inverted",
         **common: Any,
     ) -> None:
-        check_positive_int("num_classes", num_classes)
         super().__init__(in_features, lambda c: num_classes, **common)
         self.num_classes, self.rank = num_classes, rank
         options: dict[str, Any] = {"rank": rank, "drop": drop, "self_terms": self_terms, "compensation": compensation}

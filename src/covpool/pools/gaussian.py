@@ -5,12 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
-from covpool._registry import register
 from covpool.ops import gaussian_embedding, vech
 from covpool.ops.gaussian_embedding import EmbeddingKind, EmbeddingSolver, check_options
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 
 @register(
@@ -40,11 +38,10 @@ class GaussianPool(Pool):
         kind: EmbeddingKind = "sqrt",
         eps: float = 1e-3,
         solver: EmbeddingSolver = "eigh",
-        iterations: int = 5,
+        iterations: PositiveInt = 5,
         **common: Any,
     ) -> None:
         check_options(kind, eps, solver)
-        check_positive_int("iterations", iterations)
         constant_corner = kind in ("nakayama", "cholesky")
         super().__init__(in_features, lambda c: triangle(c + 1) - constant_corner, **common)
         self.options: dict[str, Any] = {"kind": kind, "eps": eps, "solver": solver, "iterations": iterations}

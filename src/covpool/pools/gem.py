@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops.positions import keep_positions
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 # Lower bound of the features, in the unit of x, so that the slopes of x^p and of its root stay finite.
 FLOOR = 1e-6

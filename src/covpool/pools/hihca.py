@@ -7,14 +7,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.projection_product import projection_product
 from covpool.pools._grid import Positions, for_each
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 Fusion = Literal["hc", "hed"]
 
@@ -53,16 +51,13 @@ class HigherOrderIntegrationPool(Pool):
         self,
         in_features: int | tuple[int, ...],
         *,
-        degree: int = 2,
+        degree: PositiveInt = 2,
         homogeneous: bool = True,
-        size: int = 8192,
+        size: PositiveInt = 8192,
         fusion: Fusion = "hc",
         scales: Sequence[float] | None = None,
         **common: Any,
     ) -> None:
-        check_positive_int("degree", degree)
-        check_positive_int("size", size)
-        check_choice("fusion", fusion, ("hc", "hed"))
         degrees = (degree,) if homogeneous else tuple(range(1, degree + 1))
         super().__init__(
             in_features,

@@ -4,9 +4,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import (
     covariance,
     elementwise_power_normalize,
@@ -15,11 +13,10 @@ from covpool.ops import (
     sqrtm_lyapunov,
     sqrtm_newton_schulz,
 )
-from covpool.ops.sqrtm_lyapunov import FORWARDS, Forward
-from covpool.pools.base import Pool
+from covpool.ops.sqrtm_lyapunov import Forward
+from covpool.pools.base import Pool, PositiveInt, register
 
 Backward = Literal["lyapunov", "iterative_lyapunov", "k_matrix", "autograd"]
-BACKWARDS: tuple[Backward, ...] = ("lyapunov", "iterative_lyapunov", "k_matrix", "autograd")
 
 
 @register(
@@ -54,15 +51,11 @@ class ImprovedBilinearPool(Pool):
         in_features: int,
         *,
         forward: Forward = "eigh",
-        iterations: int = 5,
+        iterations: PositiveInt = 5,
         backward: Backward = "lyapunov",
-        backward_steps: int = 5,
+        backward_steps: PositiveInt = 5,
         **common: Any,
     ) -> None:
-        check_choice("forward", forward, FORWARDS)
-        check_choice("backward", backward, BACKWARDS)
-        check_positive_int("iterations", iterations)
-        check_positive_int("backward_steps", backward_steps)
         _check_pair(forward, backward)
         super().__init__(in_features, lambda c: c * c, **common)
         self.root_forward, self.iterations = forward, iterations

@@ -4,14 +4,12 @@ from typing import Any
 
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
-from covpool._registry import register
-from covpool.kernels.precision import PRECISIONS, Precision
+from covpool.kernels.precision import Precision
 from covpool.ops import isqrt_covariance, shrunk_covariance, sqrtm_newton_schulz, vech
-from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
+from covpool.ops.shrinkage import Shrinkage
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 
 @register("isqrt", title="iSQRT-COV", order="2", size="c (c + 1) / 2", cost="n c^2 + (3 N - 3) min(n, c)^3")
@@ -41,7 +39,7 @@ class IterativeSquareRootPool(Pool):
         self,
         in_features: int,
         *,
-        iterations: int = 5,
+        iterations: PositiveInt = 5,
         prenorm: Prenorm = "trace",
         postcomp: bool = True,
         precision: Precision | None = None,
@@ -49,10 +47,6 @@ class IterativeSquareRootPool(Pool):
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
-        check_positive_int("iterations", iterations)
-        check_choice("prenorm", prenorm, ("trace", "frobenius"))
-        check_choice("precision", precision, (None, *PRECISIONS))
-        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
         self.shrinkage = shrinkage
         self.options: dict[str, Any] = {
             "iterations": iterations,

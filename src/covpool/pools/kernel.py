@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketches, unit_length
 from covpool.ops.positions import keep_positions, mean
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.ops.signed_power import GradientMode
 from covpool.pools._descriptors import check_descriptors
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 
 @register(
@@ -52,16 +50,13 @@ class KernelPool(Pool):
         self,
         in_features: int,
         *,
-        order: int = 4,
-        size: int = 4096,
+        order: PositiveInt = 4,
+        size: PositiveInt = 4096,
         gamma: float = 1.0,
         seed: int = 1,
         gradient: GradientMode = "bcnn",
         **common: Any,
     ) -> None:
-        check_positive_int("order", order)
-        check_positive_int("size", size)
-        check_choice("gradient", gradient, GRADIENT_MODES)
         super().__init__(in_features, lambda c: 1 + c + (order - 1) * size, **common)
         self.order, self.size, self.gradient = order, size, gradient
         hashes, signs = draw_sketch(order, self.channels[0], size, seed=seed)

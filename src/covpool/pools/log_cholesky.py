@@ -4,13 +4,11 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice
-from covpool._registry import register
 from covpool.ops import covariance, log_cholesky, vech
 from covpool.ops.log_cholesky import check_eps
 from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 Coordinates = Literal["tangent", "coordinates"]
 
@@ -46,7 +44,6 @@ class LogCholeskyPool(Pool):
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
-        check_choice("form", form, ("tangent", "coordinates"))
         check_eps(eps)
         self.form = form
         self.options: dict[str, Any] = {"eps": eps, "relative": relative}

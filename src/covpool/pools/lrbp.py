@@ -5,12 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import covariance, product, signed_power
 from covpool.pools._descriptors import check_descriptors
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 VGG_SCALE = 20000 / 784  # the released code divides by 20000 a sum over the 28 x 28 positions of VGG-16 at 448 pixels
 FACTOR_STD = 0.01
@@ -50,14 +48,12 @@ class LowRankBilinearPool(Pool):
         self,
         in_features: int,
         *,
-        num_classes: int = 1000,
-        bottleneck: int = 100,
-        rank: int = 8,
+        num_classes: PositiveInt = 1000,
+        bottleneck: PositiveInt = 100,
+        rank: PositiveInt = 8,
         sqrt_scale: float | None = VGG_SCALE,
         **common: Any,
     ) -> None:
-        for name, value in (("num_classes", num_classes), ("bottleneck", bottleneck), ("rank", rank)):
-            check_positive_int(name, value)
         if rank % 2:
             raise CovpoolError(f"`rank` must be even, half positive and half negative; got {rank}")
         if sqrt_scale is not None and not sqrt_scale > 0:

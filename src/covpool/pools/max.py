@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._registry import register
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 
 @register("max", title="Global max pooling", order="1", size="c", cost="n c")

@@ -5,12 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool._registry import register
 from covpool.ops import elementwise_power_normalize, product
 from covpool.ops.factor_mixture import factor_moments, mfa_em
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool
+from covpool.pools.base import PositiveInt, register
 
 
 @register(
@@ -43,8 +42,9 @@ class FactorAnalysersPool(CodebookPool):
     torch.Size([2, 36])
     """
 
-    def __init__(self, in_features: int, *, clusters: int = 50, factors: int = 10, **common: Any) -> None:
-        check_positive_int("factors", factors)
+    def __init__(
+        self, in_features: int, *, clusters: PositiveInt = 50, factors: PositiveInt = 10, **common: Any
+    ) -> None:
         super().__init__(in_features, clusters, lambda c: c * (factors + 1), **common)
         self.factors = factors
         c = self.channels[0]

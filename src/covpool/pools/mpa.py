@@ -5,11 +5,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
-from covpool._registry import register
-from covpool.ops import ROOT_BACKWARDS, RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
+from covpool.ops import RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 Approximation = Literal["pade", "taylor"]
 
@@ -38,18 +36,14 @@ class PadeSquareRootPool(Pool):
         in_features: int,
         *,
         approximation: Approximation = "pade",
-        degree: int | None = None,
+        degree: PositiveInt | None = None,
         backward: RootBackward = "iterative",
-        steps: int = 8,
+        steps: PositiveInt = 8,
         **common: Any,
     ) -> None:
         super().__init__(in_features, triangle, **common)
-        check_choice("approximation", approximation, ("pade", "taylor"))
-        check_choice("backward", backward, ROOT_BACKWARDS)
-        check_positive_int("steps", steps)
         if degree is None:
             degree = 5 if approximation == "pade" else 10
-        check_positive_int("degree", degree)
         root = partial(sqrtm_pade, order=degree) if approximation == "pade" else partial(sqrtm_taylor, degree=degree)
         self.root = partial(root, backward=backward, steps=steps)
 

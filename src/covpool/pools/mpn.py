@@ -5,16 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import covariance, powm_covariance, powm_eigh, shrunk_covariance, vech, vn_mle_eigh
 from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
-from covpool.ops.shrinkage import SHRINKAGES, Shrinkage
+from covpool.ops.shrinkage import Shrinkage
 from covpool.ops.vn_mle_eigh import check_gamma
 from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, register
 
 
 @register("mpn", title="MPN-COV", order="2", size="c (c + 1) / 2", cost="n c^2 + about 10 c^3 (eigen-decomposition)")
@@ -54,7 +52,6 @@ class MatrixPowerPool(Pool):
         check_options(eps, normalization, null_gradient)
         if not 0 < alpha <= 2:
             raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
-        check_choice("shrinkage", shrinkage, (None, *SHRINKAGES))
         if gamma is not None:
             check_gamma(gamma)
             if (alpha, learn_alpha, normalization, null_gradient) != (0.5, False, None, "exact"):

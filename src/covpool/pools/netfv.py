@@ -5,14 +5,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import elementwise_power_normalize
 from covpool.ops.gaussian_mixture import WEIGHT_BOUND, GaussianMixture, gmm_em, mixture_moments, variance_bound
 from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool, check_statistics, effective_counts
+from covpool.pools.base import PositiveInt, register
 
 Variant = Literal["netfv", "fishernet"]
 # Lower bound of |w| = 1 / sigma, in the inverse unit of x, as in the released code of FisherNet.
@@ -48,12 +47,11 @@ class FisherVectorPool(CodebookPool):
         self,
         in_features: int,
         *,
-        clusters: int = 64,
+        clusters: PositiveInt = 64,
         variant: Variant = "netfv",
         pre_l2: bool | None = None,
         **common: Any,
     ) -> None:
-        check_choice("variant", variant, ("netfv", "fishernet"))
         super().__init__(in_features, clusters, lambda c: 2 * c, **common)
         self.variant = variant
         self.pre_l2 = variant == "fishernet" if pre_l2 is None else pre_l2

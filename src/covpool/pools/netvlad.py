@@ -5,8 +5,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice
-from covpool._registry import register
 from covpool.ops import product
 from covpool.ops.kmeans import kmeans
 from covpool.ops.l2_normalize import l2_normalize
@@ -14,6 +12,7 @@ from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
 from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
+from covpool.pools.base import PositiveInt, register
 
 Version = Literal["v1", "v2"]
 # Sharpness of the assignment before `init_from`; k-means words of real descriptors give this order of magnitude.
@@ -44,9 +43,14 @@ class VladPool(CodebookPool):
     """
 
     def __init__(
-        self, in_features: int, *, clusters: int = 64, version: Version = "v1", pre_l2: bool = True, **common: Any
+        self,
+        in_features: int,
+        *,
+        clusters: PositiveInt = 64,
+        version: Version = "v1",
+        pre_l2: bool = True,
+        **common: Any,
     ) -> None:
-        check_choice("version", version, ("v1", "v2"))
         super().__init__(in_features, clusters, lambda c: c, **common)
         self.version, self.pre_l2 = version, pre_l2
         shape = (clusters, self.channels[0])

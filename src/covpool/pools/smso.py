@@ -5,12 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool._registry import register
 from covpool.ops import product, signed_power
 from covpool.ops.positions import center, count, keep_positions, mean, zero_if_empty
 from covpool.pools._reduction import masked_batch_norm
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 # As published for VGG-16: the standard deviation of W, and the bias of the variant that is not centered.
 WEIGHT_STD = 0.01
@@ -37,8 +35,7 @@ class StatisticalPool(Pool):
     torch.Size([2, 2048])
     """
 
-    def __init__(self, in_features: int, *, p: int = 2048, centered: bool = True, **common: Any) -> None:
-        check_positive_int("p", p)
+    def __init__(self, in_features: int, *, p: PositiveInt = 2048, centered: bool = True, **common: Any) -> None:
         super().__init__(in_features, lambda c: p, **common)
         (c,) = self.channels
         self.p, self.centered = p, centered

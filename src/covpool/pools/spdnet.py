@@ -8,14 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
+from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
-from covpool._registry import register
 from covpool.ops import clip_eigh, covariance, orthonormalize_qr, product
 from covpool.ops.clip_eigh import check_bounds
 from covpool.ops.positions import count, keep_positions, zero_if_empty
-from covpool.pools._vectorization import VECTORIZATIONS, Vectorization, vector_size, vectorize
-from covpool.pools.base import Pool
+from covpool.pools._vectorization import Vectorization, vector_size, vectorize
+from covpool.pools.base import Pool, register
 
 Manifold = Literal["stiefel", "free"]
 
@@ -85,8 +84,6 @@ class ManifoldPool(Pool):
         vectorization: Vectorization = "full",
         **common: Any,
     ) -> None:
-        check_choice("manifold", manifold, ("stiefel", "free"))
-        check_choice("vectorization", vectorization, VECTORIZATIONS)
         check_bounds(*bounds)
         if not 0 <= regularizer < math.inf:
             raise CovpoolError(f"`regularizer` must be finite and not negative; got {regularizer}")

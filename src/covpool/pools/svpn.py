@@ -5,12 +5,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
-from covpool._registry import register
 from covpool.ops import cross_covariance, powm_power_iteration, powm_svd, product
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_power_iteration import check_options
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt, register
 
 Centering = Literal["channel", "released"]
 
@@ -47,17 +45,14 @@ class SingularPowerPool(Pool):
         self,
         in_features: int,
         *,
-        heads: int = 6,
-        head_features: int = 24,
+        heads: PositiveInt = 6,
+        head_features: PositiveInt = 24,
         alpha: float = 0.5,
         rank: int | None = 1,
         iterations: int = 1,
         centering: Centering = "channel",
         **common: Any,
     ) -> None:
-        check_positive_int("heads", heads)
-        check_positive_int("head_features", head_features)
-        check_choice("centering", centering, ("channel", "released"))
         check_options(alpha, 1 if rank is None else rank, iterations)
         super().__init__(in_features, lambda c: heads * head_features**2, **common)
         self.weight = nn.Parameter(torch.empty(2 * heads * head_features, *self.channels))
