@@ -17,7 +17,7 @@ from covpool._check import check_positive_int
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.data import UNKNOWN, Augment, BrokenImage, Images, to_rgb
 from covpool.data.pipeline import Batch, eval_transform, preprocessing
-from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, spread, start_embedder
+from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, Started, spread, start_embedder
 
 Item = str | Path | Image.Image | NDArray[np.uint8]
 Features = NDArray[np.float32]
@@ -87,14 +87,17 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def fit_transform(self, X: Sequence[Item], y: object = None) -> Features:  # noqa: N803
         """Do what `fit` and `transform` do, and run the backbone once where `fit` uses all images."""
         started = self._start(X)
-        return started.vectors().values.numpy() if len(X) <= START_IMAGES else self._embed(X)
+        if len(X) > START_IMAGES:
+            return self._embed(X)
+        found: Features = started.vectors().values.numpy()
+        return found
 
     def transform(self, X: Sequence[Item]) -> Features:  # noqa: N803 - (n, d)
         """Turn images into vectors."""
         check_is_fitted(self)
         return self._embed(X)
 
-    def _start(self, items: Sequence[Item]) -> Any:
+    def _start(self, items: Sequence[Item]) -> Started:
         settings = FrozenBackbone(
             backbone=self.backbone,
             pool=self.pool,
@@ -127,9 +130,9 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         transform = eval_transform(augment)
         for start in range(0, len(items), self.batch_size):
             index = torch.arange(start, min(start + self.batch_size, len(items)))
-            x = torch.stack([transform(_load(items[i])) for i in index.tolist()])
-            unknown = torch.full_like(index, UNKNOWN)
-            yield Batch(x.to(self._device()), unknown, index, torch.zeros(len(index), dtype=torch.bool))
+            x = torch.stack([transform(_load(items[i])) for i in index.tolist()]).to(self._device())
+            unknown = torch.full_like(index, UNKNOWN, device=x.device)
+            yield Batch(x, unknown, index, torch.zeros_like(index, dtype=torch.bool))
 
     def _device(self) -> str:
         if self.device == "auto":

@@ -50,7 +50,7 @@ def test_a_backbone_embeds_a_folder_and_new_images(root: Path, tmp_path: Path) -
     copied.write_bytes(path.read_bytes())
     result = run("neighbours", copied, "--in", out, "--top", 2, "--json", "--device", "cpu")
     found = json.loads(result.output)["neighbours"]
-    assert len(found) == 2 and found[0]["path"] == str(path) and found[0]["similarity"] == pytest.approx(1, abs=1e-5)
+    assert len(found) == 2 and found[0]["image"] == str(path) and found[0]["similarity"] == pytest.approx(1, abs=1e-5)
     embeddings = read_embeddings(out)
     assert np.allclose(flow.embed_image(copied, embeddings, out), vector, atol=1e-5)
 
@@ -77,7 +77,7 @@ def test_an_embedded_image_needs_no_model(root: Path, tmp_path: Path) -> None:
     (tmp_path / "vectors.model.safetensors").unlink()
     image = root / "test" / "class1" / "test_1_0.png"
     found = json.loads(run("neighbours", image, "--in", out, "--json").output)["neighbours"]
-    assert len(found) == 5 and str(image) not in [one["path"] for one in found]
+    assert len(found) == 5 and str(image) not in [one["image"] for one in found]
     assert "name its checkpoint with --model" in refused("neighbours", write_image(tmp_path / "new.png"), "--in", out)
 
 
@@ -96,7 +96,7 @@ def test_broken_images(root: Path, tmp_path: Path) -> None:
     assert "test_1_0.png cannot be read" in refused(*arguments) and "--skip-broken" in refused(*arguments)
     assert not out.exists()
     result = run(*arguments, "--skip-broken")
-    assert "wrote 17 vectors" in result.output and "1 images skipped" in result.output
+    assert "wrote 17 vectors" in result.output and "skipped because they cannot be read: 1" in result.output
     assert not any("test_1_0" in path for path in read_embeddings(out).paths)
     said = refused("neighbours", root / "test" / "class1" / "test_1_0.png", "--in", out, "--device", "cpu")
     assert "test_1_0.png cannot be read (" in said

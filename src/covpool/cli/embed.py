@@ -60,7 +60,7 @@ def command(
             on_progress=on_progress,
         )
     skipped = len(images) - len(found)
-    note = f"; {skipped} images skipped, which cannot be read" if skipped else ""
+    note = f"; images skipped because they cannot be read: {skipped}" if skipped else ""
     say(console, f"wrote {len(found)} vectors of {found.vectors.shape[1]} numbers to {out}{note}")
     if isinstance(chosen, FrozenBackbone):
         used = min(len(images), START_IMAGES)

@@ -1,7 +1,6 @@
 """`covpool neighbours`: the images most similar to an image."""
 
 import json as json_format
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +42,8 @@ def command(
         vector = embeddings.vectors[row]
     found = embeddings.nearest(vector, top, skip=row)
     if json:
-        typer.echo(json_format.dumps({"image": str(image), "neighbours": [asdict(one) for one in found]}))
+        nearest = [{"image": one.path, "class": one.class_name, "similarity": one.similarity} for one in found]
+        typer.echo(json_format.dumps({"image": str(image), "neighbours": nearest}))
         return
     rows = [(one.path, one.class_name, f"{one.similarity:.3f}") for one in found]
     Console().print(table(("image", "class", "similarity"), rows, left=2))
