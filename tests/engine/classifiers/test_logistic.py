@@ -140,3 +140,12 @@ def test_a_class_of_one_image_cannot_be_cross_validated() -> None:
 def test_vectors_must_be_finite() -> None:
     with pytest.raises(CovpoolError, match="finite"):
         fit_logistic(torch.full((4, 3), torch.nan), torch.tensor([0, 1, 0, 1]), penalty=1.0)
+
+
+def test_vectors_that_are_almost_alike_can_be_fitted() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(200) % 4
+    centres = 10 * torch.rand(4, 2000, generator=generator)
+    z = centres[targets] + 1e-4 * torch.randn(200, 2000, generator=generator)
+    found = fit_cross_validated(z, targets)
+    assert found.accuracy == 1.0 and (found.classifier.scores(z).argmax(1) == targets).all()

@@ -41,11 +41,10 @@ class Coordinates:
             centred = z - mean
             scale = _root_mean_square(centred.square().sum(1, dtype=torch.float64))
             return Coordinates(centred.div_(scale), mean, scale, z)
-        gram = _centred_gram(z, mean)
-        scale = _root_mean_square(gram.diagonal())
-        gram /= scale**2
-        gram.diagonal().add_(JITTER[z.dtype])
-        factor = torch.linalg.cholesky(gram, out=gram)
+        try:
+            factor, scale = _factor(_centred_gram(z, mean, z.dtype), JITTER[z.dtype])
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # round-off of the products exceeds the jitter
+            factor, scale = _factor(_centred_gram(z, mean, torch.float64), JITTER[z.dtype])
         return Coordinates(factor.to(z.dtype), mean, scale, z)
 
     def original(
@@ -63,11 +62,19 @@ class Coordinates:
         return original, bias - original @ self.mean
 
 
-def _centred_gram(z: Tensor, mean: Tensor) -> Tensor:  # (n, n), float64
-    """(z - mean)(z - mean)^T, summed in float64 over blocks of columns whose products are of z's precision."""
+def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:  # (n, n) -> (n, n)
+    """The Cholesky factor of a Gram matrix, computed in place, after dividing by its mean diagonal entry; its root."""
+    scale = _root_mean_square(gram.diagonal())
+    gram /= scale**2
+    gram.diagonal().add_(jitter)
+    return torch.linalg.cholesky(gram, out=gram), scale
+
+
+def _centred_gram(z: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:  # (n, n), float64
+    """(z - mean)(z - mean)^T, summed in float64 over blocks of columns whose products are computed in `dtype`."""
     gram = torch.zeros(len(z), len(z), dtype=torch.float64, device=z.device)
     for start in range(0, z.shape[1], COLUMNS):
-        block = z[:, start : start + COLUMNS] - mean[start : start + COLUMNS]
+        block = (z[:, start : start + COLUMNS] - mean[start : start + COLUMNS]).to(dtype)
         gram += block @ block.mT
     return gram
 

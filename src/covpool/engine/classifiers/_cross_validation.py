@@ -36,7 +36,6 @@ class CrossValidated:
 
     @property
     def accuracy(self) -> float:
-        """Cross-validated accuracy at the chosen penalty."""
         return self.accuracies[self.penalty]
 
     @property
