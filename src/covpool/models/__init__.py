@@ -7,6 +7,7 @@ from covpool.models._architecture import outside_source as outside_source
 from covpool.models._attach import attach as attach
 from covpool.models._backbone import Backbone as Backbone
 from covpool.models._backbone import Streams as Streams
+from covpool.models._blocks_in_order import previous_block as previous_block
 from covpool.models._cost import Cost as Cost
 from covpool.models._cost import cost as cost
 from covpool.models._efficiency import Efficiency as Efficiency

@@ -31,7 +31,6 @@ class Cost:
 
     @property
     def total(self) -> int:
-        """Multiply-adds of the layers and the pooling together."""
         return self.layers + self.pooling
 
 
