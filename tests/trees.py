@@ -194,8 +194,14 @@ def make_places365(root: Path, classes: int = 3, per_class: int = 2) -> Path:
 
 
 def make_flat(root: Path, classes: int = 3, per_class: int = 6, size: tuple[int, int] = SIZE) -> Path:
-    """root/CLASS/IMAGE without train and test; images of a class have similar colors."""
+    """root/CLASS/IMAGE without train and test; images of a class have the same stripes and color, with noise."""
+    width, height = size
     for c in range(classes):
+        color = np.random.default_rng(c).uniform(60, 190, 3)
+        stripes = 60 * np.sin(np.arange(width) * (c + 1) / 3)[None, :, None]
         for i in range(per_class):
-            write_image(root / f"class{c}" / f"{i}.png", size=_vary(size, i), hue=100 * c + i)
+            noise = np.random.default_rng([c, i]).normal(0, 8, (height, width, 3))
+            path = root / f"class{c}" / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((color + stripes + noise).clip(0, 255).astype(np.uint8)).save(path)
     return root

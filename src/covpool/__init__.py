@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from covpool.pools import pool_info as pool_info
     from covpool.pools import register as register
     from covpool.pools import unregister as unregister
+    from covpool.studies.fit import FitResult as FitResult
+    from covpool.studies.fit import fit as fit
 
 __version__ = "0.2.0"
 
@@ -44,10 +46,11 @@ _PUBLIC: dict[str, tuple[str, ...]] = {
     ),
     "ops": (),
     "pools": ("Pool", "PoolInfo", "create_pool", "list_pools", "pool_info", "register", "unregister"),
+    "studies.fit": ("FitResult", "fit"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = sorted([*_HOMES, *(module for module in _PUBLIC if not module.startswith("_"))])
+__all__ = sorted([*_HOMES, *(module for module in _PUBLIC if module.isalpha())])
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import covpool
 from covpool.cli._errors import readable_errors
 
 COMMANDS = (
-    *("train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
+    *("fit", "train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
     *("list", "show", "convert", "export", "bench", "demo", "doctor"),
 )
 

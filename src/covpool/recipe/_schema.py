@@ -261,6 +261,8 @@ class Recipe(Settings):
         if self.model.backbone or not source:
             return self
         for key, value in self.model:
+            if key == "keep_last_stride" and not self.model.name:
+                continue  # a checkpoint of `covpool fit` has a last stride, which training removes or keeps
             if key not in ("name", "backbone") and value != getattr(Model(), key):
                 raise CovpoolError(
                     f"`model.{key}` requires a `model.backbone`, and {source} is a whole network: leave it out, or "

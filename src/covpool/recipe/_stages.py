@@ -17,7 +17,6 @@ class ResolvedStage:
 
     @property
     def end(self) -> int:
-        """Epoch after the last one of the stage."""
         return self.start + self.recipe.train.epochs
 
 

@@ -90,13 +90,20 @@ def progress(history: History, recipe: Recipe) -> Fact:
     return Fact("not finished", f"{done} of {wanted} epochs are in the log: `covpool train --resume` continues it")
 
 
+def fitted(seconds: float) -> Fact:
+    """The time of a fit, which is always finished."""
+    return Fact("finished", f"fitted in {duration(seconds)}")
+
+
 def changed_settings(recipe: Recipe) -> list[Fact]:
     """The settings that differ from their defaults, by their names on the command line."""
     defaults = dict(flat_settings(Recipe()))
     facts = []
     for name, value in flat_settings(recipe):
         if name not in HEADING and (name not in defaults or value != defaults[name]):
-            facts.append(Fact(name, _word(value), _word(defaults[name]) if name in defaults else ""))
+            facts.append(
+                Fact(name, setting_in_words(value), setting_in_words(defaults[name]) if name in defaults else "")
+            )
     return facts
 
 
@@ -153,11 +160,12 @@ def _accuracy(evaluation: Evaluation, k: int) -> Fact:
     )
 
 
-def _word(value: object) -> str:
+def setting_in_words(value: object) -> str:
+    """Write the value of a setting as TOML does."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_word, value)) + "]"
+        return "[" + ", ".join(map(setting_in_words, value)) + "]"
     if isinstance(value, Settings):
-        return ", ".join(f"{key}={_word(v)}" for key, v in value if v is not None)
+        return ", ".join(f"{key}={setting_in_words(v)}" for key, v in value if v is not None)
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

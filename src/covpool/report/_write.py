@@ -8,11 +8,13 @@ import torch
 from covpool._errors import CovpoolError
 from covpool.data.sets import Splits, open_data
 from covpool.engine.evaluation import LoadedCheckpoint, summarize_scores
-from covpool.io import replacing
+from covpool.engine.training import BEST_CHECKPOINT
+from covpool.io import read_checkpoint, replacing
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, resolve_stages, to_toml
 from covpool.report import _facts as facts
 from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import function_plots, spectrum_plots, summarize_spectra
+from covpool.report._fit import FitSection, fit_section
 from covpool.report._history import History
 from covpool.report._mistakes import find_mistakes
 from covpool.report._page import render_page
@@ -32,30 +34,30 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     matplotlib) is replaced by a sentence that says why.
 
     Args:
-        run: The folder of a run, finished or not.
+        run: The folder of a run, finished or not, or of a fit.
         splits: The data of the run; by default they are opened as the recipe says.
         device: Device that runs the network; "auto" is the GPU if there is one, unless the recipe asks for the CPU.
 
     Returns:
         The path of the page, RUN/report.html.
     """
-    if not (run / RECIPE_FILE).is_file():
-        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    recipe, history = read_recipe(run / RECIPE_FILE), History.read(run)
+    recipe, history = _read_recipe(run), History.read(run)
     device = _choose_device(recipe) if device == "auto" else device
     checkpoint = attempt(lambda: LoadedCheckpoint.read(find_checkpoint(run), device))
     data = attempt(lambda: splits or open_data(recipe.data))
     predictions = attempt(lambda: predictions_of_run(run, required(checkpoint), recipe, data, device))
     spectra = attempt(lambda: sample_spectra(required(checkpoint), recipe, required(data).test, device))
+    fit = attempt(lambda: fit_section(required(checkpoint).about)).value
     values = {
         "run": run,
+        "fit": fit,
         "recipe": recipe,
         "history": history,
         "spectra": spectra,
         "spectrum_plots": attempt(lambda: spectrum_plots(required(spectra))),
         "function_plots": attempt(lambda: function_plots(required(spectra))),
         "summary": summarize_spectra(spectra.value) if spectra.value else None,
-        **_log_values(recipe, history),
+        **_log_values(recipe, history, fit),
         **_checkpoint_values(checkpoint.value, recipe),
         **_prediction_values(predictions, history),
     }
@@ -69,11 +71,22 @@ def _choose_device(recipe: Recipe) -> str:
     return "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
 
 
-def _log_values(recipe: Recipe, history: History) -> dict[str, Any]:
+def _read_recipe(run: Path) -> Recipe:
+    """The recipe of a training, or the one that describes the data and the network of a fit."""
+    if (run / RECIPE_FILE).is_file():
+        return read_recipe(run / RECIPE_FILE)
+    training = read_checkpoint(run / BEST_CHECKPOINT).training if (run / BEST_CHECKPOINT).is_file() else None
+    if training is None or training.recipe is None:
+        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
+    settings: dict[str, Any] = training.recipe
+    return Recipe(**settings)
+
+
+def _log_values(recipe: Recipe, history: History, fit: FitSection | None) -> dict[str, Any]:
     """What the page shows of the recipe and the log."""
     starts = [stage.start for stage in resolve_stages(recipe)][1:]
     return {
-        "progress": facts.progress(history, recipe),
+        "progress": facts.progress(history, recipe) if fit is None else facts.fitted(fit.seconds),
         "curves": attempt(lambda: learning_curves(history, starts)),
         "timings": facts.timings(history),
         "changed": facts.changed_settings(recipe),

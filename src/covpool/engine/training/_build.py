@@ -10,9 +10,11 @@ import covpool
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
 from covpool._files import read_tensors
-from covpool.io import is_checkpoint, read_checkpoint
-from covpool.models import AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild
+from covpool.io import Checkpoint, is_checkpoint, read_checkpoint
+from covpool.models import Architecture, AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild
 from covpool.recipe import Model, Recipe, pool_options
+
+STRIDE_REMOVED = "the last stride of the fitted backbone is removed (model.keep_last_stride=true keeps it)"
 
 
 @dataclass
@@ -28,7 +30,8 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
 
     `init.weights` may be a file with the weights of the backbone, or a covpool checkpoint. The features of a checkpoint
     must match the recipe. Its pool is loaded if it is the same, and its classifier if the classes are the same too. A
-    recipe that names no network trains the network of the checkpoint; its pool settings must then match.
+    recipe that names no network trains the network of the checkpoint; its pool settings must then match. The
+    network of `covpool fit` is trained without the last stride of its backbone, unless the recipe keeps it.
 
     Args:
         recipe: The recipe, of which the tables `model`, `pool` and `init` are used.
@@ -48,14 +51,17 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
         network = _construct(recipe, len(classes), backbone_weights=weights or None)
         origin = f"the backbone from {weights}" if weights else "the backbone with its library's pretrained weights"
         return Built(network, [origin] if weights or recipe.init.pretrained else [])
+    notes: list[str] = []
     if is_named:
         network = _construct(recipe, len(classes))
     else:
         assert architecture is not None
-        network = rebuild(replace(architecture, num_classes=len(classes)))
+        trained = _without_fitted_stride(architecture, checkpoint, recipe)
+        network = rebuild(replace(trained, num_classes=len(classes)))
         _check_own_pool(recipe, network)
+        notes = [STRIDE_REMOVED] if trained != architecture else []
     same_classes = checkpoint.class_names in (None, tuple(classes))
-    return Built(network, _take_over(network, weights, same_classes))
+    return Built(network, [*_take_over(network, weights, same_classes), *notes])
 
 
 def freeze(network: nn.Module, parts: Iterable[str]) -> None:
@@ -111,6 +117,21 @@ def _construct(recipe: Recipe, classes: int, *, backbone_weights: str | None = N
             "convert it with `covpool convert`, or name a model.backbone for the weights of a plain backbone"
         )
     return covpool.create_model(model.name, classes, **options)
+
+
+def _without_fitted_stride(architecture: Architecture, checkpoint: Checkpoint, recipe: Recipe) -> Architecture:
+    """The architecture to train: frozen features are better with the last stride, trained ones without it."""
+    if not isinstance(architecture, AttachedArchitecture):
+        return architecture
+    if recipe.model.keep_last_stride and not architecture.keep_last_stride:
+        raise CovpoolError(
+            f"`model.keep_last_stride` = true requires a network with its last stride; the one of {checkpoint.path} "
+            "has none: leave it out, or name a model.backbone"
+        )
+    is_fitted = checkpoint.training is not None and "fit" in checkpoint.training.notes
+    if recipe.model.keep_last_stride or not (is_fitted and architecture.keep_last_stride):
+        return architecture
+    return replace(architecture, keep_last_stride=False)
 
 
 def _check_own_pool(recipe: Recipe, network: Network) -> None:
