@@ -7,6 +7,7 @@ import torch
 
 import covpool
 from covpool.bench._candidates import EXACT_ROOT, Comparison, Function, isqrt, mpn, operations
+from covpool.bench._classifier import classifier
 from covpool.bench._compare import Shape, compare
 from covpool.bench._decompositions import decompositions
 from covpool.bench._every_operation import every_operation
@@ -113,5 +114,6 @@ SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "decompositions": decompositions,
     "roots": roots,
     "curves": _curves_suite,
+    "classifier": classifier,
     "startup": startup,
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from covpool.bench import Record
 
 # Named again here for the help, because importing covpool.bench takes seconds.
-SUITES = ("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves", "startup")
+SUITES = ("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves", "classifier", "startup")
 HEADS = ("avg", "isqrt", "mpn", "cov")
 
 

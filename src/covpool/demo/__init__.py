@@ -1,16 +1,10 @@
 """The demo: average and covariance pooling compared on real images, from scratch, in minutes on a CPU."""
 
-from covpool.demo._folder import PAGE, PLOT, conclude, prepare
-from covpool.demo._results import PoolResult, verdict
-from covpool.demo._trainings import Training, train_all
-
-__all__ = [
-    "PAGE",
-    "PLOT",
-    "PoolResult",
-    "Training",
-    "conclude",
-    "prepare",
-    "train_all",
-    "verdict",
-]
+from covpool.demo._folder import PAGE as PAGE
+from covpool.demo._folder import PLOT as PLOT
+from covpool.demo._folder import conclude as conclude
+from covpool.demo._folder import prepare as prepare
+from covpool.demo._results import PoolResult as PoolResult
+from covpool.demo._results import verdict as verdict
+from covpool.demo._trainings import Training as Training
+from covpool.demo._trainings import train_all as train_all

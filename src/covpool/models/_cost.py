@@ -31,6 +31,7 @@ class Cost:
 
     @property
     def total(self) -> int:
+        """Multiply-adds of the layers and the pooling together."""
         return self.layers + self.pooling
 
 

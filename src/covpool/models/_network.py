@@ -68,6 +68,7 @@ class Network(nn.Module):
 
     @property
     def num_classes(self) -> int:
+        """Length of the logits."""
         return self.pool.out_features if self.pool.output == "scores" else last_linear(self.classifier).out_features
 
     def reset_classifier(self, num_classes: int) -> None:

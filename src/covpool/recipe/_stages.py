@@ -17,6 +17,7 @@ class ResolvedStage:
 
     @property
     def end(self) -> int:
+        """Epoch after the last one of the stage."""
         return self.start + self.recipe.train.epochs
 
 

@@ -36,6 +36,7 @@ class CrossValidated:
 
     @property
     def accuracy(self) -> float:
+        """Cross-validated accuracy at the chosen penalty."""
         return self.accuracies[self.penalty]
 
     @property

@@ -1,41 +1,24 @@
 """Evaluating checkpoints on a data set, and predicting the classes of single images."""
 
-from covpool.engine.evaluation._evaluate import (
-    EvaluationProtocol,
-    LoadedCheckpoint,
-    check_classes,
-    evaluate,
-    fused_scores,
-)
-from covpool.engine.evaluation._intervals import Interval, paired_bootstrap, wilson
-from covpool.engine.evaluation._predict import Prediction, predict
-from covpool.engine.evaluation._representations import represent
-from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, read_scores, save_scores
-from covpool.engine.evaluation._submission import write_submission
-from covpool.engine.evaluation._summary import ClassAccuracy, Evaluation, summarize_scores
-from covpool.engine.evaluation._tensor_cache import cached, file_digest, file_marks
-
-__all__ = [
-    "SCORES_FILE",
-    "ClassAccuracy",
-    "Evaluation",
-    "EvaluationProtocol",
-    "Interval",
-    "LoadedCheckpoint",
-    "Prediction",
-    "SavedScores",
-    "cached",
-    "check_classes",
-    "evaluate",
-    "file_digest",
-    "file_marks",
-    "fused_scores",
-    "paired_bootstrap",
-    "predict",
-    "read_scores",
-    "represent",
-    "save_scores",
-    "summarize_scores",
-    "wilson",
-    "write_submission",
-]
+from covpool.engine.evaluation._evaluate import EvaluationProtocol as EvaluationProtocol
+from covpool.engine.evaluation._evaluate import LoadedCheckpoint as LoadedCheckpoint
+from covpool.engine.evaluation._evaluate import check_classes as check_classes
+from covpool.engine.evaluation._evaluate import evaluate as evaluate
+from covpool.engine.evaluation._evaluate import fused_scores as fused_scores
+from covpool.engine.evaluation._intervals import Interval as Interval
+from covpool.engine.evaluation._intervals import paired_bootstrap as paired_bootstrap
+from covpool.engine.evaluation._intervals import wilson as wilson
+from covpool.engine.evaluation._predict import Prediction as Prediction
+from covpool.engine.evaluation._predict import predict as predict
+from covpool.engine.evaluation._representations import represent as represent
+from covpool.engine.evaluation._saved_scores import SCORES_FILE as SCORES_FILE
+from covpool.engine.evaluation._saved_scores import SavedScores as SavedScores
+from covpool.engine.evaluation._saved_scores import read_scores as read_scores
+from covpool.engine.evaluation._saved_scores import save_scores as save_scores
+from covpool.engine.evaluation._submission import write_submission as write_submission
+from covpool.engine.evaluation._summary import ClassAccuracy as ClassAccuracy
+from covpool.engine.evaluation._summary import Evaluation as Evaluation
+from covpool.engine.evaluation._summary import summarize_scores as summarize_scores
+from covpool.engine.evaluation._tensor_cache import cached as cached
+from covpool.engine.evaluation._tensor_cache import file_digest as file_digest
+from covpool.engine.evaluation._tensor_cache import file_marks as file_marks

@@ -1,25 +1,15 @@
 """Training a network by a recipe, with exact resume."""
 
-from covpool.engine.training._interrupt import Stopped
-from covpool.engine.training._log import LOG_FILE, Event, read_log
-from covpool.engine.training._loop import Result, ignore, train
-from covpool.engine.training._optimizer import make_optimizer, set_lr
-from covpool.engine.training._run_folder import BEST_CHECKPOINT, LAST_CHECKPOINT
-from covpool.engine.training._schedule import lr_factor
-from covpool.engine.training._state import STATE_FILE
-
-__all__ = [
-    "BEST_CHECKPOINT",
-    "LAST_CHECKPOINT",
-    "LOG_FILE",
-    "STATE_FILE",
-    "Event",
-    "Result",
-    "Stopped",
-    "ignore",
-    "lr_factor",
-    "make_optimizer",
-    "read_log",
-    "set_lr",
-    "train",
-]
+from covpool.engine.training._interrupt import Stopped as Stopped
+from covpool.engine.training._log import LOG_FILE as LOG_FILE
+from covpool.engine.training._log import Event as Event
+from covpool.engine.training._log import read_log as read_log
+from covpool.engine.training._loop import Result as Result
+from covpool.engine.training._loop import ignore as ignore
+from covpool.engine.training._loop import train as train
+from covpool.engine.training._optimizer import make_optimizer as make_optimizer
+from covpool.engine.training._optimizer import set_lr as set_lr
+from covpool.engine.training._run_folder import BEST_CHECKPOINT as BEST_CHECKPOINT
+from covpool.engine.training._run_folder import LAST_CHECKPOINT as LAST_CHECKPOINT
+from covpool.engine.training._schedule import lr_factor as lr_factor
+from covpool.engine.training._state import STATE_FILE as STATE_FILE

@@ -1,20 +1,12 @@
 """Probe: compare pools on the same frozen features."""
 
-from covpool.studies.probe._plot import plot_probe
-from covpool.studies.probe._probe import probe
-from covpool.studies.probe._result import ProbeResult, read_results
-from covpool.studies.probe._settings import Probe, read_probe
-from covpool.studies.probe._summary import GROUPS, PoolSummary, recommended, summarize
-
-__all__ = [
-    "GROUPS",
-    "PoolSummary",
-    "Probe",
-    "ProbeResult",
-    "plot_probe",
-    "probe",
-    "read_probe",
-    "read_results",
-    "recommended",
-    "summarize",
-]
+from covpool.studies.probe._plot import plot_probe as plot_probe
+from covpool.studies.probe._probe import probe as probe
+from covpool.studies.probe._result import ProbeResult as ProbeResult
+from covpool.studies.probe._result import read_results as read_results
+from covpool.studies.probe._settings import Probe as Probe
+from covpool.studies.probe._settings import read_probe as read_probe
+from covpool.studies.probe._summary import GROUPS as GROUPS
+from covpool.studies.probe._summary import PoolSummary as PoolSummary
+from covpool.studies.probe._summary import recommended as recommended
+from covpool.studies.probe._summary import summarize as summarize

@@ -99,7 +99,7 @@ def make_maps(
     def compute(images: Images, what: str, flipped: bool) -> Maps:
         return compute_maps(
             backbone,
-            EvalBatches(images, augment, settings.data, batch_size=IMAGES, device=device),
+            EvalBatches(images, augment, settings.data, batch_size=IMAGES, device=device, on_progress=on_progress),
             flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
