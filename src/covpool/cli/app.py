@@ -11,6 +11,7 @@ import typer
 
 import covpool
 from covpool.cli._errors import readable_errors
+from covpool.cli._help import with_help
 
 COMMANDS = (
     *("fit", "train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name in COMMANDS:
-    app.command(name)(readable_errors(importlib.import_module(f"covpool.cli.{name}").command))
+    app.command(name)(with_help(readable_errors(importlib.import_module(f"covpool.cli.{name}").command)))
 
 
 def _show_version(asked: bool) -> None:

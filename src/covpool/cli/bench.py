@@ -28,39 +28,35 @@ def command(
     suites: Annotated[
         list[str] | None, typer.Argument(help=f"Suites to run: {', '.join(SUITES)}. The default is all of them.")
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Append the records to this file, one JSON object per line.")
-    ] = None,
+    *,
+    json: Path | None = None,
     device: Device = "",
-    seconds: Annotated[float, typer.Option(help="Approximate time to measure each shape, in seconds.")] = 5.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
-    model: Annotated[str, typer.Option(help="Measure training steps of this backbone instead of the suites.")] = "",
-    batch: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1, help="With --model: images per training step, 128 by default. Give several for a throughput curve."
-        ),
-    ] = None,
-    size: Annotated[int, typer.Option(min=1, help="With --model: height and width of the images.")] = 224,
+    seconds: float = 5.0,
+    seed: int = 0,
+    model: str = "",
+    batch: Annotated[list[int] | None, typer.Option(min=1)] = None,
+    size: Annotated[int, typer.Option(min=1)] = 224,
     head: Annotated[
         list[str] | None, typer.Option(help=f"With --model: pools to compare, by default {', '.join(HEADS)}.")
     ] = None,
-    data: Annotated[
-        str,
-        typer.Option(
-            help="With --model: folder with train/CLASS and test/CLASS. Measures whether reading its images "
-            "keeps up with training."
-        ),
-    ] = "",
-    matmul_precision: Annotated[
-        str, typer.Option(help="Float32 matmul precision of torch: highest, high (TF32) or medium.")
-    ] = "",
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Plot the records in the file of --json (suite curves, or training steps) to this image."),
-    ] = None,
+    data: str = "",
+    matmul_precision: str = "",
+    plot: Path | None = None,
 ) -> None:
-    """Measure every operation and pool, forward and backward, with its error against float64 beside the time."""
+    """Measure every operation and pool, forward and backward, with its error against float64 beside the time.
+
+    Args:
+        json: Append the records to this file, one JSON object per line.
+        seconds: Approximate time to measure each shape, in seconds.
+        seed: Seed of the random inputs.
+        model: Measure training steps of this backbone instead of the suites.
+        batch: With --model: images per training step, 128 by default. Give several for a throughput curve.
+        size: With --model: height and width of the images.
+        data: With --model: folder with train/CLASS and test/CLASS. Measures whether reading its images keeps up with
+            training.
+        matmul_precision: Float32 matmul precision of torch: highest, high (TF32) or medium.
+        plot: Plot the records in the file of --json (suite curves, or training steps) to this image.
+    """
     if not 0 < seconds < math.inf:
         raise CovpoolError(f"--seconds must be a positive number; got {seconds}")
     if not model and (data or head or batch):

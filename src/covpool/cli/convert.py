@@ -11,25 +11,22 @@ from covpool.cli._output import output_path, say
 
 
 def command(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint to convert: a .pth, .pth.tar or .safetensors file.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File to write. The default is CHECKPOINT with the suffix .safetensors.")
-    ] = None,
-    num_classes: Annotated[
-        int | None, typer.Option(help="Replace the last layer by a new, untrained one for this number of classes.")
-    ] = None,
-    iterations: Annotated[
-        int, typer.Option(help="Number of Newton-Schulz iterations, which no checkpoint records.")
-    ] = 5,
-    keep_last_stride: Annotated[
-        bool | None,
-        typer.Option(
-            "--keep-last-stride/--remove-last-stride",
-            help="Whether the backbone keeps its last stride. Needed only if the checkpoint does not tell.",
-        ),
-    ] = None,
+    checkpoint: Path,
+    *,
+    out: Path | None = None,
+    num_classes: int | None = None,
+    iterations: int = 5,
+    keep_last_stride: Annotated[bool | None, typer.Option("--keep-last-stride/--remove-last-stride")] = None,
 ) -> None:
-    """Convert a checkpoint of fast-MPN-COV or GCP_Optimization into one for `covpool.load`."""
+    """Convert a checkpoint of fast-MPN-COV or GCP_Optimization into one for `covpool.load`.
+
+    Args:
+        checkpoint: Checkpoint to convert: a .pth, .pth.tar or .safetensors file.
+        out: File to write. The default is CHECKPOINT with the suffix .safetensors.
+        num_classes: Replace the last layer by a new, untrained one for this number of classes.
+        iterations: Number of Newton-Schulz iterations, which no checkpoint records.
+        keep_last_stride: Whether the backbone keeps its last stride. Needed only if the checkpoint does not tell.
+    """
     path = output_path(checkpoint, ".safetensors", out)
     console = Console()
     with console.status(f"reading {checkpoint}"):

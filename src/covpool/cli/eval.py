@@ -3,9 +3,8 @@
 import json as json_format
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
@@ -24,37 +23,37 @@ CLASSES_SHOWN = 10
 
 
 def command(
-    checkpoints: Annotated[
-        list[Path], typer.Argument(help="Checkpoints to evaluate. The scores of several checkpoints are averaged.")
-    ],
-    data: Annotated[
-        str,
-        typer.Option(
-            help="Folder of the data set, or NAME:FOLDER as in cub:/data/CUB_200_2011. "
-            "The default is the data set in the recipe of the checkpoint."
-        ),
-    ] = "",
-    split: Annotated[int, typer.Option(help="Split of DTD, 1 to 10. The default, 0, is the one in the recipe.")] = 0,
-    crops: Annotated[int, typer.Option(help="Number of crops per image: 1 (central) or 10.")] = 1,
+    checkpoints: list[Path],
+    *,
+    data: str = "",
+    split: int = 0,
+    crops: int = 1,
     flip: Flip = False,
-    classifier: Annotated[
-        str,
-        typer.Option(help="Classifier: softmax (the network's own), or svm (one-vs-all SVMs on the pooled features)."),
-    ] = "softmax",
-    features: Annotated[Path, typer.Option(help="Folder in which the pooled features for the SVM are cached.")] = Path(
-        "features"
-    ),
-    batch_size: Annotated[int, typer.Option(help="Number of images per batch.")] = 64,
-    workers: Annotated[int, typer.Option(help="Number of processes that read images.")] = 2,
-    skip_broken: Annotated[bool, typer.Option(help="Skip images that cannot be read instead of stopping.")] = False,
+    classifier: str = "softmax",
+    features: Path = Path("features"),
+    batch_size: int = 64,
+    workers: int = 2,
+    skip_broken: bool = False,
     device: Device = "",
-    json: Annotated[Path | None, typer.Option(help="Write all results to this file as JSON.")] = None,
-    submission: Annotated[
-        Path | None,
-        typer.Option(help="Write the submission file of iNaturalist, three classes per test image, to this path."),
-    ] = None,
+    json: Path | None = None,
+    submission: Path | None = None,
 ) -> None:
-    """Evaluate checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration error."""
+    """Evaluate checkpoints: top-1/3/5 accuracy with 95 % intervals, worst classes, calibration error.
+
+    Args:
+        checkpoints: Checkpoints to evaluate. The scores of several checkpoints are averaged.
+        data: Folder of the data set, or NAME:FOLDER as in cub:/data/CUB_200_2011. The default is the data set in the
+            recipe of the checkpoint.
+        split: Split of DTD, 1 to 10. The default, 0, is the one in the recipe.
+        crops: Number of crops per image: 1 (central) or 10.
+        classifier: Classifier: softmax (the network's own), or svm (one-vs-all SVMs on the pooled features).
+        features: Folder in which the pooled features for the SVM are cached.
+        batch_size: Number of images per batch.
+        workers: Number of processes that read images.
+        skip_broken: Skip images that cannot be read instead of stopping.
+        json: Write all results to this file as JSON.
+        submission: Write the submission file of iNaturalist, three classes per test image, to this path.
+    """
     _check(crops, classifier, batch_size, workers)
     from covpool.data.sets import open_data
     from covpool.engine.evaluation import EvaluationProtocol, summarize_scores, write_submission

@@ -1,30 +1,31 @@
 """`covpool export`: a checkpoint as a file for deployment, compared with the original before it is announced."""
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import cast
 
-import typer
 from rich.console import Console
 
 from covpool.cli._output import output_path, say
 
 
 def command(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of `covpool train`, `convert` or `covpool.save`.")],
-    to: Annotated[str, typer.Option(help="Format to write: onnx, or pt2 (a torch.export program).")] = "onnx",
-    out: Annotated[
-        Path | None, typer.Option(help="File to write. The default is CHECKPOINT with the suffix .onnx or .pt2.")
-    ] = None,
-    size: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Height and width of the test images. Given once, the export accepts only this size; "
-            "given several times, it accepts any size. The default is 224 and 320."
-        ),
-    ] = None,
-    channels: Annotated[int, typer.Option(help="Number of channels of the images.")] = 3,
+    checkpoint: Path,
+    *,
+    to: str = "onnx",
+    out: Path | None = None,
+    size: list[int] | None = None,
+    channels: int = 3,
 ) -> None:
-    """Export a checkpoint to ONNX or torch.export, run the result and compare it with the original network."""
+    """Export a checkpoint to ONNX or torch.export, run the result and compare it with the original network.
+
+    Args:
+        checkpoint: Checkpoint of `covpool train`, `convert` or `covpool.save`.
+        to: Format to write: onnx, or pt2 (a torch.export program).
+        out: File to write. The default is CHECKPOINT with the suffix .onnx or .pt2.
+        size: Height and width of the test images. Given once, the export accepts only this size; given several times,
+            it accepts any size. The default is 224 and 320.
+        channels: Number of channels of the images.
+    """
     from covpool._check import check_choice
     from covpool.io import FORMATS, Format, export, read_checkpoint
 

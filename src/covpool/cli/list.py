@@ -13,14 +13,16 @@ from covpool.cli._output import table
 
 
 def command(
-    models: Annotated[
-        str, typer.Option(help="Print the names of the models that match a pattern such as 'resnet50_*', one per line.")
-    ] = "",
-    recipes: Annotated[
-        bool, typer.Option("--recipes", help="List the recipes that `covpool train` knows by name.")
-    ] = False,
+    *,
+    models: str = "",
+    recipes: Annotated[bool, typer.Option("--recipes")] = False,
 ) -> None:
-    """List the pooling methods, the blocks for the inside of a backbone, and the networks of the paper."""
+    """List the pooling methods, the blocks for the inside of a backbone, and the networks of the paper.
+
+    Args:
+        models: Print the names of the models that match a pattern such as 'resnet50_*', one per line.
+        recipes: List the recipes that `covpool train` knows by name.
+    """
     if recipes:
         Console().print(_recipes())
     elif models:

@@ -2,7 +2,7 @@
 
 import json as json_format
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -16,15 +16,24 @@ if TYPE_CHECKING:
 
 
 def command(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of `covpool train` or `covpool.save`.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files, or folders that contain image files.")],
-    top: Annotated[int, typer.Option(help="Number of classes to show for each image.")] = 5,
+    checkpoint: Path,
+    images: list[Path],
+    *,
+    top: int = 5,
     flip: Flip = False,
-    json: Annotated[bool, typer.Option(help="Print one JSON object per line instead of a table.")] = False,
-    batch_size: Annotated[int, typer.Option(help="Number of images per batch.")] = 32,
+    json: bool = False,
+    batch_size: int = 32,
     device: Device = "",
 ) -> None:
-    """Predict the classes of images with their probabilities. The exit code is 1 if an image cannot be read."""
+    """Predict the classes of images with their probabilities. The exit code is 1 if an image cannot be read.
+
+    Args:
+        checkpoint: Checkpoint of `covpool train` or `covpool.save`.
+        images: Image files, or folders that contain image files.
+        top: Number of classes to show for each image.
+        json: Print one JSON object per line instead of a table.
+        batch_size: Number of images per batch.
+    """
     from covpool._check import check_positive_int, require
 
     check_positive_int("--top", top)

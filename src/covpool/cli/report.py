@@ -1,9 +1,7 @@
 """`covpool report`: the HTML report of a run."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from covpool.cli._options import chosen_device
@@ -11,15 +9,18 @@ from covpool.cli._output import say
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, finished or not.")],
-    root: Annotated[
-        str, typer.Option(help="Folder of the data set, if it is not where the recipe of the run says.")
-    ] = "",
-    device: Annotated[
-        str, typer.Option(help="Device to run on: cpu or cuda. The default is the one in the run's recipe.")
-    ] = "",
+    run: Path,
+    *,
+    root: str = "",
+    device: str = "",
 ) -> None:
-    """Write RUN/report.html: curves, accuracy, mistakes with images, spectra, settings and timings in one file."""
+    """Write RUN/report.html: curves, accuracy, mistakes with images, spectra, settings and timings in one file.
+
+    Args:
+        run: Folder of a run, finished or not.
+        root: Folder of the data set, if it is not where the recipe of the run says.
+        device: Device to run on: cpu or cuda. The default is the one in the run's recipe.
+    """
     from covpool._check import require
 
     require("jinja2", "train")

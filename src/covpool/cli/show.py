@@ -1,8 +1,7 @@
 """`covpool show NAME`: everything about one pool, one block, or one network of the paper."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -16,12 +15,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="Name of a pool, block or model; `covpool list` shows them all.")],
-    measure: Annotated[bool, typer.Option(help="Measure the time and memory of a model on this machine.")] = True,
+    name: str,
+    *,
+    measure: bool = True,
     device: Device = "",
-    batch: Annotated[int, typer.Option(help="Number of images per batch in the measurement.")] = 1,
+    batch: int = 1,
 ) -> None:
-    """Show a pool or block (paper, formula, cost, options) or a model beside its row in the paper's Appendix III."""
+    """Show a pool or block (paper, formula, cost, options) or a model beside its row in the paper's Appendix III.
+
+    Args:
+        name: Name of a pool, block or model; `covpool list` shows them all.
+        measure: Measure the time and memory of a model on this machine.
+        batch: Number of images per batch in the measurement.
+    """
     console = Console()
     if name in covpool.list_pools():
         console.print(_pool(name))

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -22,18 +22,21 @@ RUNS, TABLE, PLOT = "sweep.jsonl", "sweep.csv", "sweep.png"
 
 def command(
     recipe: RecipeName,
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings: table.key=value, or table.key=\\[a,b,c] for several values to try."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep. The default is runs/NAME-sweep.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="List the runs of the sweep, without training.")] = False,
+    settings: list[str] | None = None,
+    *,
+    out: Path | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Train a grid of settings and show the mean and deviation over seeds and splits. A second call resumes it.
 
     The exit code is 1 if a run failed.
 
     Example: covpool sweep finetune pool.iterations=[1,3,5] seed=[0,1,2] data.root=birds
+
+    Args:
+        settings: Settings: table.key=value, or table.key=\\[a,b,c] for several values to try.
+        out: Folder of the sweep. The default is runs/NAME-sweep.
+        dry_run: List the runs of the sweep, without training.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("a sweep runs in one process: under torchrun call `covpool train` once per setting")

@@ -24,22 +24,23 @@ CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "trai
 
 def command(
     recipe: RecipeName = "",
-    settings: Annotated[
-        list[str] | None, typer.Argument(help="Settings that replace those of the recipe, such as optimizer.lr=0.01.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "--run", help="Folder of the run. The default is runs/NAME. Under torchrun use --out, not --run."
-        ),
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Folder of a stopped run to continue.")] = None,
-    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
-    dry_run: Annotated[bool, typer.Option(help="Print the recipe with every setting, without training.")] = False,
+    settings: list[str] | None = None,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", "--run")] = None,
+    resume: Path | None = None,
+    report: bool = True,
+    dry_run: bool = False,
 ) -> None:
     """Train or fine-tune a network as a recipe says. Settings after the recipe change it.
 
     Several GPUs: torchrun --nproc-per-node 8 -m covpool train RECIPE_FILE ...
+
+    Args:
+        settings: Settings that replace those of the recipe, such as optimizer.lr=0.01.
+        out: Folder of the run. The default is runs/NAME. Under torchrun use --out, not --run.
+        resume: Folder of a stopped run to continue.
+        report: Write report.html at the end.
+        dry_run: Print the recipe with every setting, without training.
     """
     from covpool._check import require
     from covpool.recipe import to_toml

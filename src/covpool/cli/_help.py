@@ -1,0 +1,33 @@
+"""The help of commands, read from their docstrings."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, get_args, get_origin
+
+import typer
+
+
+def with_help(command: Callable[..., None]) -> Callable[..., None]:
+    """Give typer the help of each parameter from the section "Args" of a command's docstring.
+
+    Positional parameters become arguments on the command line, keyword-only ones options. An annotation
+    `Annotated[..., typer.Option(...)]` adds what typer needs besides, such as the smallest value.
+    """
+    text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:\n")
+    notes = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE))
+    parameters = inspect.signature(command).parameters.values()
+    described = [_describe(one, " ".join(notes[one.name].split())) if one.name in notes else one for one in parameters]
+    command.__doc__ = text
+    setattr(command, "__signature__", inspect.Signature(described))  # noqa: B010
+    return command
+
+
+def _describe(parameter: inspect.Parameter, note: str) -> inspect.Parameter:
+    kind, given = parameter.annotation, typer.Argument()
+    if get_origin(kind) is Annotated:
+        kind, given = get_args(kind)
+    elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        given = typer.Option()
+    given.help = note
+    return parameter.replace(annotation=Annotated[kind, given])
