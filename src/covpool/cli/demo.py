@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for the tiles, the runs, the plot and the page.")] = Path(
-        "demo_out"
-    ),
-    jobs: Annotated[
-        int, typer.Option(min=0, help="Number of runs at the same time. The default, 0, is one per core.")
-    ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each pool.")] = 3,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Number of epochs. The default is the one in the recipe.")
-    ] = None,
+    *,
+    out: Path = Path("demo_out"),
+    jobs: Annotated[int, typer.Option(min=0)] = 0,
+    seeds: Annotated[int, typer.Option(min=1)] = 3,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Train a small network with four pools on tiles of real photographs: no download, minutes on a CPU.
 
     Finished runs are kept: after Ctrl-C, the same command continues.
+
+    Args:
+        out: Folder for the tiles, the runs, the plot and the page.
+        jobs: Number of runs at the same time. The default, 0, is one per core.
+        seeds: Number of seeds for each pool.
+        epochs: Number of epochs. The default is the one in the recipe.
     """
     from covpool._check import require
     from covpool._cores import usable_cores

@@ -13,26 +13,30 @@ from covpool.cli._output import make_folder, say
 
 
 def command(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder of images: train/CLASS and test/CLASS, CLASS folders, or images alone.")
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings of a backbone: key=value, as in pool=isqrt width=256 size=320 weights=FILE."),
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="Checkpoint of a network, or the name of a backbone.")
-    ] = "torchvision/mobilenet_v2",
-    out: Annotated[Path, typer.Option(help="File of the vectors: .npz or .parquet.")] = Path("vectors.npz"),
-    normalize: Annotated[bool, typer.Option(help="Scale the vectors to unit length.")] = True,
-    batch_size: Annotated[int, typer.Option(help="Number of images per batch.")] = 32,
-    workers: Annotated[int, typer.Option(min=0, help="Number of processes that read images.")] = 2,
-    skip_broken: Annotated[bool, typer.Option(help="Skip images that cannot be read instead of stopping.")] = False,
+    folder: Path,
+    settings: list[str] | None = None,
+    *,
+    model: str = "torchvision/mobilenet_v2",
+    out: Path = Path("vectors.npz"),
+    normalize: bool = True,
+    batch_size: int = 32,
+    workers: Annotated[int, typer.Option(min=0)] = 2,
+    skip_broken: bool = False,
     device: Device = "",
 ) -> None:
     """Turn images into vectors, and write them to a file with the paths, the labels and the class names.
 
     The vector of an image is what the classifier of a network gets. A backbone gets a pool and a PCA from these images.
+
+    Args:
+        folder: Folder of images: train/CLASS and test/CLASS, CLASS folders, or images alone.
+        settings: Settings of a backbone: key=value, as in pool=isqrt width=256 size=320 weights=FILE.
+        model: Checkpoint of a network, or the name of a backbone.
+        out: File of the vectors: .npz or .parquet.
+        normalize: Scale the vectors to unit length.
+        batch_size: Number of images per batch.
+        workers: Number of processes that read images.
+        skip_broken: Skip images that cannot be read instead of stopping.
     """
     from covpool._check import check_positive_int, require
 

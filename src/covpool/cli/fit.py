@@ -1,8 +1,7 @@
 """`covpool fit`: a pool and a linear classifier on frozen features."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -17,25 +16,24 @@ CLASSES_SHOWN = 10
 
 
 def command(
-    folder: Annotated[
-        str,
-        typer.Argument(
-            help="Folder with train/CLASS and test/CLASS, or with CLASS folders, which are split at random. "
-            "NAME:FOLDER for other layouts, as in cub:/data/CUB_200_2011."
-        ),
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings: key=value, as in backbone=resnet50 pool=isqrt size=320 weights=FILE."),
-    ] = None,
-    out: Annotated[str, typer.Option(help="Folder of the results. The default is runs/fit-NAME.")] = "",
-    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
+    folder: str,
+    settings: list[str] | None = None,
+    *,
+    out: str = "",
+    report: bool = True,
     device: Device = "",
 ) -> None:
     """Fit a linear classifier to the frozen, pooled features of a pre-trained backbone, without training the backbone.
 
     Pool, image size and tap are chosen by cross-validation inside the training images, unless you name them. The result
     is a checkpoint for predict, eval, export and train (init.weights=...).
+
+    Args:
+        folder: Folder with train/CLASS and test/CLASS, or with CLASS folders, which are split at random. NAME:FOLDER
+            for other layouts, as in cub:/data/CUB_200_2011.
+        settings: Settings: key=value, as in backbone=resnet50 pool=isqrt size=320 weights=FILE.
+        out: Folder of the results. The default is runs/fit-NAME.
+        report: Write report.html at the end.
     """
     from covpool._check import require
 

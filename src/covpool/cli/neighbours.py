@@ -12,20 +12,24 @@ from covpool.cli._output import table
 
 
 def command(
-    image: Annotated[Path, typer.Argument(help="Image file.")],
-    vectors: Annotated[Path, typer.Option("--in", help="File of `covpool embed`.")] = Path("vectors.npz"),
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="Checkpoint that made the vectors. The default is the one that the file names. "
-            "An image that was embedded needs none."
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(help="Number of images to show.")] = 5,
-    json: Annotated[bool, typer.Option(help="Print a JSON object instead of a table.")] = False,
+    image: Path,
+    *,
+    vectors: Annotated[Path, typer.Option("--in")] = Path("vectors.npz"),
+    model: Path | None = None,
+    top: int = 5,
+    json: bool = False,
     device: Device = "",
 ) -> None:
-    """Find the embedded images that are most similar to an image, by the cosine of their vectors."""
+    """Find the embedded images that are most similar to an image, by the cosine of their vectors.
+
+    Args:
+        image: Image file.
+        vectors: File of `covpool embed`.
+        model: Checkpoint that made the vectors. The default is the one that the file names. An image that was embedded
+            needs none.
+        top: Number of images to show.
+        json: Print a JSON object instead of a table.
+    """
     from covpool._check import check_positive_int, require
 
     check_positive_int("--top", top)

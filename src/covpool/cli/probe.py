@@ -3,9 +3,8 @@
 import json as json_format
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 
 from covpool.cli._bars import counting_bar
@@ -21,23 +20,25 @@ SECONDS = 0.3  # time spent on measuring the costs of one pool
 
 
 def command(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings: key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt]."),
-    ] = None,
-    data: Annotated[str, typer.Option(help="Folder of the data set, or NAME:FOLDER as in cub:/data/cub.")] = "",
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Append each result to this file. Results that it contains already are not computed again."),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Plot accuracy against cost to this image file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")] = None,
+    settings: list[str] | None = None,
+    *,
+    data: str = "",
+    json: Path | None = None,
+    plot: Path | None = None,
+    markdown: Path | None = None,
     device: Device = "",
 ) -> None:
     """Compare pools on frozen features: compute the feature maps of a backbone once, then fit every pool to them.
 
     All pools follow one protocol: channels reduced to principal axes, and logistic regression with a cross-validated
     penalty. Nothing is random, so one fit is enough. classifier=sgd trains reduction, pool and classifier instead.
+
+    Args:
+        settings: Settings: key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt].
+        data: Folder of the data set, or NAME:FOLDER as in cub:/data/cub.
+        json: Append each result to this file. Results that it contains already are not computed again.
+        plot: Plot accuracy against cost to this image file.
+        markdown: Write the table to this file as Markdown.
     """
     import torch
 
