@@ -41,7 +41,7 @@ def test_imports_of_what_a_package_keeps_to_itself_are_found(place: str, text: s
     [
         ("pools/x.py", "from covpool.ops.positions import center"),
         ("ops/x.py", "from covpool.ops._backend import exporting\nfrom covpool.ops import _spectral"),
-        ("cli/x.py", "import covpool\nfrom covpool.ops import full_precision\nfrom covpool._check import require"),
+        ("cli/x.py", "import covpool\nfrom covpool.ops import in_autocast\nfrom covpool._check import require"),
         ("cli/x.py", "from covpool.engine import training\nimport covpool.engine.training"),
     ],
 )

@@ -7,8 +7,8 @@ from layers import SOURCE, exported
 
 NOT_MEASURED = {  # not applied to features, or parts of other operations
     *("PRECISIONS", "Precision", "ROOT_BACKWARDS", "RootBackward", "at_least_float32", "draw_sketch", "eigh"),
-    *("full_precision", "in_autocast", "l2_normalize", "one_if_zero", "outside_autocast", "power_or_zero", "product"),
-    *("reciprocal_or_zero", "reference", "tf32_allowed", "unit_length"),
+    *("in_autocast", "l2_normalize", "outside_autocast", "product"),
+    *("reference", "tf32_allowed", "unit_length"),
 }
 
 

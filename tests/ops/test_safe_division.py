@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from covpool.ops import one_if_zero, power_or_zero, reciprocal_or_zero
+from covpool.ops.safe_division import one_if_zero, power_or_zero, reciprocal_or_zero
 
 T = torch.tensor([0.0, -0.0, 4.0, torch.nan], dtype=torch.float64)
 

@@ -1,6 +1,7 @@
 """The paper's table of decomposition times: eigenvalues and singular values of symmetric 256 x 256 matrices."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def decompositions(device: torch.device, seconds: float, seed: int) -> Iterator[
         x = torch.randn(batch, 196, ORDER, generator=torch.Generator().manual_seed(seed)).to(device)
         a = x.mT @ x / 196
         timings = time_interleaved(
-            {name: _call(candidate, a) for name, candidate in candidates.items()}, device, seconds / 2
+            {name: partial(candidate, a) for name, candidate in candidates.items()}, device, seconds / 2
         )
         for name, candidate in candidates.items():
             timing = timings[name]
@@ -37,10 +38,6 @@ def decompositions(device: torch.device, seconds: float, seed: int) -> Iterator[
                 passes="forward",
                 value_error=_reconstruction_error(a, candidate(a)),
             )
-
-
-def _call(function: Callable[[Tensor], Factors], a: Tensor) -> Callable[[], object]:
-    return lambda: function(a)
 
 
 def _reconstruction_error(a: Tensor, factors: Factors) -> float:

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +27,7 @@ class Timing:
         return Timing(statistics.median(ordered), ordered[round(0.2 * last)], ordered[round(0.8 * last)])
 
 
-def time_interleaved(calls: dict[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
+def time_interleaved(calls: Mapping[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
     """Measure the wall time of each call. The calls take turns, so that a slow phase of the machine affects all alike.
 
     Args:

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -19,7 +20,8 @@ COMMANDS = {
 
 def startup(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     """Measure the wall time of new Python processes, interleaved. The seed has no effect."""
-    calls = {name: _process(arguments) for name, arguments in COMMANDS.items()}
+    start = partial(subprocess.run, check=True, capture_output=True)
+    calls = {name: partial(start, [sys.executable, *arguments]) for name, arguments in COMMANDS.items()}
     timings = time_interleaved(calls, torch.device("cpu"), seconds)
     for name, timing in timings.items():
         yield Record.of(
@@ -30,7 +32,3 @@ def startup(device: torch.device, seconds: float, seed: int) -> Iterator[Record]
             shape=(),
             passes="new process",
         )
-
-
-def _process(arguments: tuple[str, ...]) -> Callable[[], object]:
-    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True)

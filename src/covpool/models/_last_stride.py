@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
@@ -80,24 +81,16 @@ def _unstride(backbone: Backbone, group: list[Call], keep_pooling: bool) -> list
         stride = getattr(module, "stride", None)
         has_parameters = next(module.parameters(), None) is not None
         if stride is not None and (has_parameters or keep_pooling):
-            undo.append(_restore(module, stride))
+            undo.append(partial(setattr, module, "stride", stride))
             setattr(module, "stride", (1, 1) if isinstance(stride, tuple) else 1)  # noqa: B010
         elif not has_parameters and call.before[1] == call.after[1]:
             backbone.set_submodule(call.name, nn.Identity())
-            undo.append(_put_back(backbone, call.name, module))
+            undo.append(partial(backbone.set_submodule, call.name, module))
         else:
             for step in undo:
                 step()
             return []
     return undo
-
-
-def _restore(module: nn.Module, stride: object) -> Undo:
-    return lambda: setattr(module, "stride", stride)
-
-
-def _put_back(backbone: Backbone, name: str, module: nn.Module) -> Undo:
-    return lambda: backbone.set_submodule(name, module)
 
 
 def _grew(backbone: Backbone, size: int, values: bool) -> bool:

@@ -24,14 +24,10 @@ from covpool.ops.powm_eigh import powm_eigh as powm_eigh
 from covpool.ops.powm_power_iteration import powm_power_iteration as powm_power_iteration
 from covpool.ops.powm_svd import powm_svd as powm_svd
 from covpool.ops.precision import at_least_float32 as at_least_float32
-from covpool.ops.precision import full_precision as full_precision
 from covpool.ops.precision import in_autocast as in_autocast
 from covpool.ops.precision import outside_autocast as outside_autocast
 from covpool.ops.product import product as product
 from covpool.ops.projection_product import projection_product as projection_product
-from covpool.ops.safe_division import one_if_zero as one_if_zero
-from covpool.ops.safe_division import power_or_zero as power_or_zero
-from covpool.ops.safe_division import reciprocal_or_zero as reciprocal_or_zero
 from covpool.ops.shrinkage import shrunk_covariance as shrunk_covariance
 from covpool.ops.signed_power import elementwise_power_normalize as elementwise_power_normalize
 from covpool.ops.signed_power import signed_power as signed_power

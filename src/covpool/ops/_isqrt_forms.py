@@ -98,9 +98,8 @@ def spectral(operand: Tensor, eigenvalues: Tensor, u: Tensor, scale: Tensor, for
         p = p * (3 - eigenvalues * p * p) / 2
     p = p * scale.squeeze(-1)
     if form == "primal":
-        return symmetrize(
-            operand @ compose(u, p)
-        )  # A P instead of U diag(a p) U^T, so that the error of eigh does not affect A
+        # A P instead of U diag(a p) U^T, so that the error of eigh does not affect A
+        return symmetrize(operand @ compose(u, p))
     return operand.mT @ (p.unsqueeze(-1) * operand)
 
 

@@ -21,9 +21,8 @@ def polynomials(
     width = math.isqrt(length - 1) + 1
     powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device), a]
     while len(powers) < min(width + 1, length):
-        powers.append(
-            product(powers[-1], a.view_as(a))
-        )  # torch.compile rejects a Function that gets the same tensor twice
+        # a view, because torch.compile rejects a Function that gets the same tensor twice
+        powers.append(product(powers[-1], a.view_as(a)))
     return [_evaluate(powers, p, width, a) for p in coefficients]
 
 

@@ -141,9 +141,7 @@ def _plus_eps(a: Tensor, eps: float | Tensor) -> Tensor:
 def _cholesky(x: Tensor, eps: float, mask: Tensor | None, weights: Tensor | None) -> Tensor:
     sigma = covariance(x.double(), mask=mask, weights=weights)
     trace = sigma.detach().diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    round_off = (
-        4 * x.shape[-1] * eps_of(trace)
-    )  # what float64 leaves of a singular matrix; far below eps at usual scales
+    round_off = 4 * x.shape[-1] * eps_of(trace)  # left of a singular matrix in float64; far below eps at usual scales
     lower, failed = torch.linalg.cholesky_ex(_plus_eps(sigma, round_off.clamp(min=eps)))
     lower = torch.where(failed[..., None, None] == 0, lower, torch.nan).to(x.dtype)  # NaN in, NaN out, item by item
     x, w = keep_positions(x, mask, weights)

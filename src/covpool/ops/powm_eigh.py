@@ -90,9 +90,8 @@ def check_alpha(alpha: float | Tensor, like: Tensor) -> Tensor:
         return alpha.to(like.dtype).reshape(())
     if not 0 < alpha <= 2:
         raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
-    return torch.full(
-        (), alpha, dtype=like.dtype, device=like.device
-    )  # unlike torch.tensor, this does not synchronize the GPU
+    # unlike torch.tensor, torch.full does not synchronize the GPU
+    return torch.full((), alpha, dtype=like.dtype, device=like.device)
 
 
 def null_threshold(

@@ -40,9 +40,8 @@ def powm_svd(
     """
     check_square("a", a)
     power = check_alpha(alpha, a)
-    finite = (a.detach() * 0).sum(
-        (-2, -1), keepdim=True
-    ) == 0  # the solver fails on a whole batch if one item has a NaN
+    # the solver fails on a whole batch if one item has a NaN
+    finite = (a.detach() * 0).sum((-2, -1), keepdim=True) == 0
     u, s, vh = torch.linalg.svd(torch.where(finite, a.detach(), 0))
     s = torch.where(s <= eps_of(s[..., :1]) * a.shape[-1], 0, s)
     z: Tensor = _SingularPower.call(a, torch.where(finite.squeeze(-1), s, torch.nan), u, vh, power)

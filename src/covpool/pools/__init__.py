@@ -17,6 +17,7 @@ from covpool._registry import unregister as unregister
 from covpool._registry import without_plugins as without_plugins
 from covpool.pools.base import Layout as Layout
 from covpool.pools.base import Pool as Pool
+from covpool.pools.base import PositiveInt as PositiveInt
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool.ops import elementwise_power_normalize
+from covpool.ops import elementwise_power_normalize, projection_product
 from covpool.ops.positions import keep_positions, mean
-from covpool.ops.projection_product import projection_product
 from covpool.pools._grid import Positions, for_each
 from covpool.pools.base import Pool, PositiveInt, register
 

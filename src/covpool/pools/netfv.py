@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool.ops import elementwise_power_normalize
+from covpool.ops import elementwise_power_normalize, l2_normalize
 from covpool.ops.gaussian_mixture import WEIGHT_BOUND, GaussianMixture, gmm_em, mixture_moments, variance_bound
-from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool, check_statistics, effective_counts
 from covpool.pools.base import PositiveInt, register

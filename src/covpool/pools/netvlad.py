@@ -5,9 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covpool.ops import product
+from covpool.ops import l2_normalize, product
 from covpool.ops.kmeans import kmeans
-from covpool.ops.l2_normalize import l2_normalize
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
