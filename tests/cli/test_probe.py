@@ -35,7 +35,7 @@ def test_results_are_shown_kept_and_reused(root: Path, tmp_path: Path) -> None:
     assert all(line["suite"] == "probe" and line["commit"] and line["torch"] and line["device"] for line in lines)
     assert lines[0]["costs"]["ms_per_batch"] > 0 and lines[0]["costs"]["peak_mib"] is None
     mean = (lines[0]["top1"] + lines[1]["top1"]) / 2
-    assert f"| avg | {100 * mean:.1f} (" in markdown.read_text()
+    assert f"| avg | {100 * mean:.1f} | " in markdown.read_text()
     assert plot.read_bytes().startswith(b"\x89PNG")
     again = run("probe", "--data", f"folder:{root}", *SETTINGS, "pools=avg", *files)
     assert again.exit_code == 0 and "2 of 2 results come from the file" in again.output

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, split_data
@@ -66,9 +68,7 @@ def command(
     rows = summarize(runs)
     title = f"{chosen.backbone} on {Path(chosen.data.root).name}, {where['device']}"
     say(console, title)
-    cells = [_cells(row) for row in rows]
-    shown = [i for i in range(len(HEADINGS)) if any(line[i] not in ("", UNKNOWN) for line in cells)]
-    console.print(table([HEADINGS[i] for i in shown], [[line[i] for i in shown] for line in cells]))
+    console.print(_table(rows))
     say(console, _remarks(rows, runs, known))
     if markdown is not None:
         make_folder(markdown).write_text(_markdown(title, rows))
@@ -98,9 +98,10 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 HEADINGS = (
-    *("pool", "top-1 %", "minus avg", "minus the best", "held-out %", "channels", "vector"),
-    *("ms/image", "GPU busy ms/image", "peak MiB", "parameters", "fit s", "penalty", "lr", "remarks"),
+    *("pool", "top-1 %", "95 % interval", "minus avg", "minus the best", "held out %", "channels", "vector"),
+    *("ms per image", "GPU busy ms per image", "peak MiB", "parameters", "fit s", "penalty", "lr", "remarks"),
 )
+ONLY_MARKDOWN = ("95 % interval", "minus the best", "GPU busy ms per image", "peak MiB", "parameters")
 
 
 def _cells(row: "PoolSummary") -> list[str]:
@@ -109,7 +110,8 @@ def _cells(row: "PoolSummary") -> list[str]:
     first, compared = row.results[0], row.group != "diverged"
     return [
         row.pool,
-        f"{100 * row.top1:.1f} ({percent_interval(row.interval)})",
+        f"{100 * row.top1:.1f}",
+        percent_interval(row.interval),
         percent_interval(row.to_reference, "{:+.1f}") if row.to_reference else UNKNOWN,
         percent_interval(row.to_best, "{:+.1f}") if compared else UNKNOWN,
         number(row.held_out and 100 * row.held_out, "{:.1f}"),
@@ -124,6 +126,17 @@ def _cells(row: "PoolSummary") -> list[str]:
         number(first.lr or None, "{:g}"),
         row.note,
     ]
+
+
+def _table(rows: "list[PoolSummary]") -> Table:
+    """The columns that fit into a terminal; those without values are left out."""
+    cells = [_cells(row) for row in rows]
+    shown = [i for i, heading in enumerate(HEADINGS) if heading not in ONLY_MARKDOWN]
+    shown = [i for i in shown if any(line[i] not in ("", UNKNOWN) for line in cells)]
+    made = table([HEADINGS[i] for i in shown], [[line[i] for i in shown] for line in cells])
+    made.box, made.pad_edge, made.padding = box.SIMPLE_HEAD, False, (0, 0)
+    made.columns[-1].justify = "left" if HEADINGS[shown[-1]] == "remarks" else "right"
+    return made
 
 
 def _markdown(title: str, rows: "list[PoolSummary]") -> str:

@@ -21,7 +21,7 @@ from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies.probe._fit import HeadSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
-IMAGES = 64  # images per batch of the backbone
+IMAGES = {"cpu": 16}  # images per batch of the backbone; small batches stay in the cache of a CPU
 # Settings that a result does not depend on, or that are recorded otherwise: pool, seed, digest of the weights.
 NOT_IN_KEY = ("pools", "seeds", "keep", "cache", "weights", "size")
 ONLY_SGD = (
@@ -95,11 +95,14 @@ def make_maps(
 ) -> tuple[Maps, Maps]:
     """Compute the feature maps of the training images and their flipped copies, and of the test images."""
     augment = resolved_augment(settings)
+    size = IMAGES.get(device.type, 64)
+    if device.type == "cpu":
+        backbone.to(memory_format=torch.channels_last)  # halves the time of MobileNetV2
 
     def compute(images: Images, what: str, flipped: bool) -> Maps:
         return compute_maps(
             backbone,
-            EvalBatches(images, augment, settings.data, batch_size=IMAGES, device=device, on_progress=on_progress),
+            EvalBatches(images, augment, settings.data, batch_size=size, device=device, on_progress=on_progress),
             flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
