@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
+import torchvision
 
 import trees
 from cli.runner import refused, run
@@ -52,10 +54,21 @@ def test_a_fit_is_predicted_evaluated_exported_and_fine_tuned(out: Path, root: P
     assert training is not None and json.loads(found.read_text())["top1"] == training.metrics["top1"]
     exported = run("export", checkpoint, "--to", "onnx", "--out", tmp_path / "model.onnx")
     assert exported.exit_code == 0 and (tmp_path / "model.onnx").is_file(), exported.output
-    tuned = _fine_tune(checkpoint, root, tmp_path / "tuned", "split_seed=0")
-    assert "last stride of the fitted backbone is removed" in tuned
+    recipe = _recipe(tmp_path, checkpoint, root)
+    tuned = run("train", recipe, f"init.weights={checkpoint}", "--out", tmp_path / "tuned", "--no-report")
+    assert tuned.exit_code == 0 and "last stride of the fitted backbone is removed" in tuned.output, tuned.output
     kept, before = (read_checkpoint(path).data for path in (tmp_path / "tuned" / "last.safetensors", checkpoint))
     assert kept is not None and before is not None and kept.fingerprints == before.fingerprints
+
+
+def test_a_fit_embeds_images_and_finds_neighbours(out: Path, root: Path, tmp_path: Path) -> None:
+    checkpoint, vectors = out / "best.safetensors", tmp_path / "vectors.npz"
+    embedded = run(
+        *("embed", root, "--model", checkpoint, "--out", vectors, "--workers", 0, "--device", "cpu"),
+    )
+    assert embedded.exit_code == 0, embedded.output
+    found = run("neighbours", root / "class3" / "0.png", "--in", vectors, "--json")
+    assert found.exit_code == 0 and "class3" in found.output, found.output
 
 
 def test_another_split_is_refused(out: Path, root: Path, tmp_path: Path) -> None:
@@ -66,6 +79,15 @@ def test_another_split_is_refused(out: Path, root: Path, tmp_path: Path) -> None
     assert "keeps a random split (split_seed=0" in message and not (tmp_path / "run").exists()
     copy = trees.make_flat(tmp_path / "copy" / "stripes", classes=10, per_class=7)
     assert "got other files" in refused("eval", checkpoint, "--data", copy, "--workers", 0, "--device", "cpu")
+
+
+def test_a_backbone_without_weights_is_refused(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise URLError("no route")
+
+    monkeypatch.setattr(torchvision.models, "get_model", unreachable)
+    message = refused("fit", root, "backbone=torchvision/resnet18", "--out", tmp_path / "run", "--device", "cpu")
+    assert "resnet18' could not be downloaded" in message and not (tmp_path / "run").exists()
 
 
 def test_mistakes_end_in_one_line(root: Path, tmp_path: Path, out: Path) -> None:
@@ -84,11 +106,3 @@ def _recipe(folder: Path, checkpoint: Path, root: Path) -> Path:
         '[optimizer]\nlr = 0.001\n[train]\nepochs = 1\nbatch_size = 10\n[devices]\naccelerator = "cpu"\n'
     )
     return path
-
-
-def _fine_tune(checkpoint: Path, root: Path, run_folder: Path, _: str) -> str:
-    run_folder.parent.mkdir(parents=True, exist_ok=True)
-    recipe = _recipe(run_folder.parent, checkpoint, root)
-    result = run("train", recipe, f"init.weights={checkpoint}", "--out", run_folder, "--no-report")
-    assert result.exit_code == 0, result.output
-    return result.output

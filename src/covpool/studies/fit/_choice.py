@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from covpool.pools import pool_info
-from covpool.studies.fit._pool import split_label
+from covpool.studies._pool_labels import split_label
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,5 @@ def choose(trials: Sequence[Trial]) -> Trial:
 
 
 def _complexity(trial: Trial) -> tuple[bool, int, int]:
-    name, _ = split_label(trial.candidate.pool)
+    name, _ = split_label(trial.candidate.pool, "pool")
     return pool_info(name).order != "1", trial.candidate.size, trial.length

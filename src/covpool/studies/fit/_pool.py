@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-import covpool
-from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
-from covpool._settings import Text
 from covpool.models import make_head
 from covpool.pools import Layout, Pool, pool_info
+from covpool.studies._pool_labels import split_label
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class PoolSpec:
         >>> PoolSpec.read("isqrt:iterations=3", 1280, 256).options
         {'reduce_to': 256, 'reduce_kind': 'linear', 'iterations': 3}
         """
-        name, options = split_label(label)
+        name, options = split_label(label, "pool")
         reduced = pool_info(name).order != "1" and channels > width
         reduction = {"reduce_to": width, "reduce_kind": "linear"} if reduced else {"reduce_to": None}
         return PoolSpec(name, {**reduction, **options})
@@ -47,31 +45,8 @@ class PoolSpec:
         return pool
 
 
-def split_label(label: str) -> tuple[str, dict[str, Any]]:
-    """Split NAME:option=value:... into the name and the options.
-
-    >>> split_label("isqrt:iterations=3")
-    ('isqrt', {'iterations': 3})
-    """
-    name, *settings = label.split(":")
-    options: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise CovpoolError(
-                f"options of a pool are written NAME:option=value, as in isqrt:iterations=3; got {label!r}"
-            )
-        options[key] = Text(value).as_toml()
-    return name, options
-
-
 def check_pool(label: str) -> None:
     """Refuse a pool that is unknown, or that is its own classifier."""
-    name, _ = split_label(label)
-    names = covpool.list_pools()
-    if name not in names:
-        raise CovpoolError(
-            f"`pool` must be 'auto' or a registered pool; got {name!r}{did_you_mean(name, names)}: use {names}"
-        )
+    name, _ = split_label(label, "pool")
     if "num_classes" in pool_info(name).options:
         raise CovpoolError(f"`pool` must give vectors; {name!r} gives scores: choose another, or train it by a recipe")

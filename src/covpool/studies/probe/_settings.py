@@ -8,11 +8,11 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_table
 
 import covpool
-from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
-from covpool._settings import Options, Settings, Text
+from covpool._settings import Options, Settings
 from covpool.data import Augment, Data
 from covpool.recipe import listed, set_value
+from covpool.studies._pool_labels import split_label
 
 EVERY_POOL = "all"
 
@@ -125,20 +125,4 @@ def chosen_pools(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
     ('isqrt', {'iterations': 3})
     """
     labels = [name for label in probe.pools for name in (covpool.list_pools() if label == EVERY_POOL else [label])]
-    return {label: _pool(label) for label in dict.fromkeys(labels)}
-
-
-def _pool(label: str) -> tuple[str, dict[str, Any]]:
-    name, *settings = label.split(":")
-    names = covpool.list_pools()
-    if name not in names:
-        raise CovpoolError(f"`pools` must name registered pools; got {name!r}{did_you_mean(name, names)}: use {names}")
-    options: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise CovpoolError(
-                f"options of a pool are written NAME:option=value, as in isqrt:iterations=3; got {label!r}"
-            )
-        options[key] = Text(value).as_toml()
-    return name, options
+    return {label: split_label(label, "pools") for label in dict.fromkeys(labels)}

@@ -1,0 +1,35 @@
+"""Pools as they are typed: NAME or NAME:option=value:..."""
+
+from typing import Any
+
+from covpool._check import did_you_mean
+from covpool._errors import CovpoolError
+from covpool._settings import Text
+from covpool.pools import list_pools
+
+
+def split_label(label: str, setting: str) -> tuple[str, dict[str, Any]]:
+    """Split the label of a registered pool into its name and its options.
+
+    Args:
+        label: The pool as it is typed.
+        setting: Name of the setting, for messages.
+
+    >>> split_label("isqrt:iterations=3", "pools")
+    ('isqrt', {'iterations': 3})
+    """
+    name, *settings = label.split(":")
+    names = list_pools()
+    if name not in names:
+        raise CovpoolError(
+            f"`{setting}` must name registered pools; got {name!r}{did_you_mean(name, names)}: use {names}"
+        )
+    options: dict[str, Any] = {}
+    for option in settings:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise CovpoolError(
+                f"options of a pool are written NAME:option=value, as in isqrt:iterations=3; got {label!r}"
+            )
+        options[key] = Text(value).as_toml()
+    return name, options
