@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool import CovpoolError
 from covpool.engine.classifiers import assign_folds, fit_cross_validated, fit_logistic
-from covpool.engine.classifiers._coordinates import Coordinates
+from covpool.engine.classifiers._coordinates import Coordinates, cholesky_in_place
 
 
 def make_vectors(n: int, d: int, classes: int = 3, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -149,3 +149,11 @@ def test_vectors_that_are_almost_alike_can_be_fitted() -> None:
     z = centres[targets] + 1e-4 * torch.randn(200, 2000, generator=generator)
     found = fit_cross_validated(z, targets)
     assert found.accuracy == 1.0 and (found.classifier.scores(z).argmax(1) == targets).all()
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 21])
+def test_the_blocked_factor_is_the_cholesky_factor(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covpool.engine.classifiers._coordinates.ROWS", 4)
+    x = torch.randn(n, n + 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    a = x @ x.mT
+    torch.testing.assert_close(cholesky_in_place(a.clone()), torch.linalg.cholesky(a), atol=1e-12, rtol=1e-12)

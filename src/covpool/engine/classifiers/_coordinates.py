@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+ROWS = 1024  # rows of the Gram matrix that are factored at a time
 COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
 # Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
 # that the factor exists for repeated vectors and for vectors of rank below n.
@@ -67,7 +68,21 @@ def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:  # (n, n) -> (
     scale = _root_mean_square(gram.diagonal())
     gram /= scale**2
     gram.diagonal().add_(jitter)
-    return torch.linalg.cholesky(gram, out=gram), scale
+    return cholesky_in_place(gram), scale
+
+
+def cholesky_in_place(a: Tensor) -> Tensor:  # (n, n) -> (n, n)
+    """Overwrite a positive definite matrix with its lower Cholesky factor, block by block.
+
+    `torch.linalg.cholesky` needs two more matrices of this size, which are as large as the vectors themselves.
+    """
+    for start in range(0, len(a), ROWS):
+        stop = min(start + ROWS, len(a))
+        corner = torch.linalg.cholesky(a[start:stop, start:stop])
+        below = torch.linalg.solve_triangular(corner, a[stop:, start:stop].mT, upper=False).mT
+        a[start:stop, start:stop], a[stop:, start:stop] = corner, below
+        a[stop:, stop:].addmm_(below, below.mT, alpha=-1)
+    return a.tril_()
 
 
 def _centred_gram(z: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:  # (n, n), float64
