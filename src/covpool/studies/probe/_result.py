@@ -28,7 +28,7 @@ class ProbeResult:
         random: Whether the pool has weights that no data initialize.
         penalty: Chosen penalty of logistic regression.
         penalties_tried: Cross-validated accuracy by penalty.
-        converged: Whether logistic regression reached its tolerance.
+        converged: Whether logistic regression reached its tolerance; if not, round-off of float32 stopped it before.
         lr: Chosen learning rate of SGD.
         lr_tried: Accuracy on held-out training images by learning rate; -1 where a training diverged.
         held_out: Accuracy on held-out training images with the chosen penalty or learning rate; None without a choice.

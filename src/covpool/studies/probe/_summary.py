@@ -126,7 +126,6 @@ def _remarks(results: Sequence[ProbeResult]) -> str:
     """Return what a reader must know about the results."""
     first = results[0]
     notes = [f"random weights, {len(results)} seeds"] * first.random
-    notes += ["classifier not converged"] * (not all(one.converged for one in results))
     tried = sorted(map(float, first.lr_tried))
     notes += ["lr at the edge of those tried"] * (len(tried) > 1 and first.lr in (tried[0], tried[-1]))
     return "; ".join(notes)
