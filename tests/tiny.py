@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Augment, Data, ResolvedAugment
 from covpool.engine.training._log import read_log
 from covpool.recipe._schema import Devices, Evaluate, Model, Optimizer, Pool, Recipe, Train
 
@@ -39,7 +39,7 @@ def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
     recipe = Recipe(
         name="tiny",
         data=Data(root=str(root), workers=0),
-        augment=Augment(size=32, resize=(32,)),
+        augment=Augment(**dict(ResolvedAugment(size=32, resize=(32,)))),
         model=Model(backbone="test_resnet"),
         pool=Pool(options={"reduce_to": 8}),
         optimizer=Optimizer(lr=0.05),

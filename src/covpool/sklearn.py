@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 import covpool
 from covpool._check import check_positive_int
 from covpool._errors import CovpoolError, WrongTypeError
-from covpool.data import UNKNOWN, Augment, BrokenImage, Images, to_rgb
+from covpool.data import UNKNOWN, BrokenImage, Images, ResolvedAugment, to_rgb
 from covpool.data.pipeline import Batch, eval_transform, preprocessing
 from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, Started, spread, start_embedder
 
@@ -125,7 +125,7 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         found: Features = embedder.embed(self._batches(items, self._augment), len(items)).values.numpy()
         return found
 
-    def _batches(self, items: Sequence[Item], augment: Augment) -> Iterator[Batch]:
+    def _batches(self, items: Sequence[Item], augment: ResolvedAugment) -> Iterator[Batch]:
         check_positive_int("batch_size", self.batch_size)
         transform = eval_transform(augment)
         for start in range(0, len(items), self.batch_size):

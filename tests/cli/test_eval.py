@@ -9,7 +9,7 @@ import torch
 import covpool
 from cli.runner import refused, run
 from covpool.cli.eval import data_of
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline import data_split, preprocessing
 from trees import break_image, make_folder
 
@@ -27,7 +27,7 @@ def checkpoint(tmp_path: Path, root: Path) -> Path:
     network = covpool.attach("test_resnet", "isqrt", 3, reduce_to=8)
     network(torch.randn(8, 3, 32, 32))
     path = tmp_path / "model.safetensors"
-    prepared = preprocessing(Augment(size=32, resize=(36,)))
+    prepared = preprocessing(ResolvedAugment(size=32, resize=(36,)))
     covpool.save(network, path, class_names=CLASSES, preprocessing=prepared, data=data_split(Data(root=str(root))))
     return path
 

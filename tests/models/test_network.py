@@ -58,6 +58,50 @@ def test_reset_classifier_changes_the_last_layer_and_the_architecture_only() -> 
             assert torch.equal(value.float(), before[key].float())
 
 
+def test_resetting_keeps_the_hidden_layers() -> None:
+    network = covpool.attach("test_resnet", "isqrt", 5, reduce_to=8, head_layers=(6,)).eval()
+    hidden, x = network.classifier[0].weight.clone(), torch.randn(2, 3, 32, 32)
+    network.reset_classifier(0)
+    assert network.num_classes == 0 and network(x).shape == (2, 6) == (2, network.num_features)
+    network.reset_classifier(3)
+    assert network(x).shape == (2, 3) and torch.equal(network.classifier[0].weight, hidden)
+    assert network.get_classifier() is network.classifier[-1]
+
+
+def test_without_a_classifier_the_network_gives_the_representation() -> None:
+    network, x = small().eval(), torch.randn(2, 3, 9, 9)
+    z = network.forward_pool(network.forward_features(x))
+    assert network.num_features == 10 and network.get_classifier() is network.classifier
+    network.reset_classifier(0)
+    assert torch.equal(network(x), z) and (network.num_classes, network.num_features) == (0, 10)
+    network.double().reset_classifier(4)
+    assert network(x.double()).shape == (2, 4)
+    with pytest.raises(ValueError, match="num_classes"):
+        network.reset_classifier(-1)
+
+
+def test_a_classifier_that_ends_in_another_layer_is_refused() -> None:
+    network = Network(nn.Conv2d(3, 8, 3), covpool.create_pool("avg", 8), nn.Conv1d(8, 3, 1))
+    with pytest.raises(TypeError, match=r"must end in nn\.Linear"):
+        network.reset_classifier(0)
+
+
+@pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "torchvision/mobilenet_v2", "vit_tiny_patch16_224"])
+def test_timm_reads_the_input_settings_of_a_network(name: str) -> None:
+    timm = pytest.importorskip("timm")
+    own = covpool.models.input_settings(name)
+    with torch.device("meta"):
+        network = covpool.attach(name, "avg", 3)
+    found = timm.data.resolve_model_data_config(network)
+    assert found["input_size"] == (3, own.size, own.size) and found["crop_pct"] == own.size / own.resize
+    assert (found["mean"], found["std"], found["interpolation"]) == (own.mean, own.std, own.interpolation)
+    if not name.startswith("torchvision"):
+        with torch.device("meta"):
+            expected = timm.data.resolve_model_data_config(timm.create_model(name))
+        assert {**expected, "crop_pct": pytest.approx(expected["crop_pct"], abs=0.003)} == found
+    assert network.default_cfg == network.pretrained_cfg
+
+
 def test_parameter_groups_hold_every_parameter_once() -> None:
     network = small()
     groups = network.parameter_groups(0.1, head_factor=5, weight_decay=1e-4, decay_norms=False)

@@ -43,6 +43,47 @@ def test_weights_come_from_a_recipe_of_ours(name: str) -> None:
         assert (runs, file) == ("runs", "best.safetensors") and first in list_recipes()
 
 
+NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear")
+INPUTS = {  # beginnings of names, and how these recipes resize, crop and normalize
+    "demo": (48, (), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2), "bilinear"),
+    "pack-": (128, (128,), *NORMAL),
+    "pack-dtd10": (224, (224,), *NORMAL),
+    "finetune-": (448, (448,), *NORMAL),
+    "imagenet-": (224, (256,), *NORMAL),
+    "imagenet-alexnet": (227, (256,), *NORMAL),
+    "ablation-": (227, (256,), *NORMAL),
+    "ablation-compact": (224, (256,), *NORMAL),
+    "ablation-postcomp": (224, (256,), *NORMAL),
+    "places365-": (224, (256, 256), *NORMAL),
+    "inat2018-": (320, (366,), *NORMAL),
+}
+FOR_ANY_BACKBONE = ("finetune", "finetune-avg")
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name not in FOR_ANY_BACKBONE])
+def test_recipes_of_the_paper_state_their_inputs(name: str) -> None:
+    """They do not depend on what a library says about a backbone."""
+    augment = read_recipe(name).augment
+    expected = INPUTS[max((start for start in INPUTS if name.startswith(start)), key=len)]
+    assert (augment.size, augment.resize, augment.mean, augment.std, augment.interpolation) == expected
+
+
+@pytest.mark.parametrize("name", FOR_ANY_BACKBONE)
+def test_fine_tuning_leaves_the_inputs_to_the_backbone(name: str) -> None:
+    recipe = read_recipe(name, ["model.backbone=tf_efficientnet_lite0"])
+    augment = build_network(recipe.changed(init=Init()), ["a", "b"]).resolve_inputs(recipe).augment
+    assert (augment.size, augment.resize, augment.mean, augment.interpolation) == (320, (366,), (0.5,) * 3, "bicubic")
+    assert recipe.evaluate.flip and recipe.augment.scale == (0.3, 1.0)
+
+
+def test_fine_tuning_compares_pools_with_the_same_settings() -> None:
+    mine, average = read_recipe("finetune"), read_recipe("finetune-avg")
+    for table in ("data", "augment", "schedule", "train", "evaluate"):
+        assert getattr(mine, table) == getattr(average, table)
+    assert mine.optimizer.changed(head_factor=average.optimizer.head_factor) == average.optimizer
+    assert (mine.pool.name, mine.init.reduction, average.pool.name) == ("isqrt", "pca", "avg")
+
+
 def distinct_networks() -> list[str]:
     """Recipes with a network of their own; the paper's networks as they are have tests elsewhere."""
     named = {}

@@ -11,7 +11,7 @@ from torch import Tensor
 from covpool.bench._measure import Timing, synchronize
 from covpool.bench._record import Record
 from covpool.bench._training_step import TrainingStep
-from covpool.data import Augment, Cache, Data
+from covpool.data import Cache, Data, ResolvedAugment
 from covpool.data.pipeline import TrainBatches
 from covpool.data.sets import open_data
 
@@ -34,7 +34,7 @@ def measure_loading(
     """
     data = Data(root=root, cache=cache)
     images = open_data(data).train
-    batches = TrainBatches(images, Augment(size=size, resize=(size,)), data, batch_size=batch, device=device)
+    batches = TrainBatches(images, ResolvedAugment(size=size, resize=(size,)), data, batch_size=batch, device=device)
     step = TrainingStep(backbone, "isqrt", len(images.classes), device)
     x = torch.randn(batch, 3, size, size, device=device)
     y = torch.randint(len(images.classes), (batch,), device=device)

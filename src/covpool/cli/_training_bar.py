@@ -51,7 +51,9 @@ class TrainingBar:
             say(self._console, "saving, then stopping; press Ctrl-C again to stop at once")
         elif name == "caching":
             done, count = event["done"], event["count"]
-            self._bar.update(self._caching, completed=done, total=count, visible=done < count)
+            self._bar.update(
+                self._caching, description=event["what"], completed=done, total=count, visible=done < count
+            )
 
 
 def _step(event: "Event") -> str:

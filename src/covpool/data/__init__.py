@@ -11,3 +11,4 @@ from covpool.data._listing import label_images as label_images
 from covpool.data._settings import Augment as Augment
 from covpool.data._settings import Cache as Cache
 from covpool.data._settings import Data as Data
+from covpool.data._settings import ResolvedAugment as ResolvedAugment

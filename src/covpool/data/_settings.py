@@ -1,6 +1,6 @@
 """The settings about images: which data set, how its images are cropped, how they are augmented."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo
 from pydantic import field_validator as check_field
@@ -8,7 +8,14 @@ from pydantic import field_validator as check_field
 from covpool._errors import CovpoolError
 from covpool._settings import Settings
 
+if TYPE_CHECKING:
+    from covpool.io import Preprocessing
+    from covpool.models import InputSettings
+
 Cache = Literal["none", "ram", "gpu"]
+Color = tuple[float, float, float]
+Deviation = tuple[PositiveFloat, PositiveFloat, PositiveFloat]
+Interpolation = Literal["bilinear", "bicubic"]
 
 
 class Data(Settings):
@@ -37,12 +44,13 @@ class Data(Settings):
 
 
 class Augment(Settings):
-    """How an image becomes an input, in training and evaluation."""
+    """How an image becomes an input, in training and evaluation. What is not set is as the backbone expects it."""
 
-    size: PositiveInt = 224
-    """Height and width of the input."""
-    resize: tuple[PositiveInt, ...] = (256,)
-    """Size before the crop: [shorter side] or [height, width]; [] keeps the size of the image."""
+    size: PositiveInt | None = None
+    """Height and width of the input; the backbone's own when it is not set."""
+    resize: tuple[PositiveInt, ...] | None = None
+    """Size before the crop: [shorter side] or [height, width]; [] keeps the size of the image. When it is not set, the
+    crop keeps the fraction of the image that the backbone expects."""
     crop: Literal["random_resized", "random", "center"] = "random_resized"
     """Crop in training. Evaluation uses the center crop."""
     scale: tuple[float, float] = (0.08, 1.0)
@@ -63,12 +71,12 @@ class Augment(Settings):
     """Parameter alpha of mixup's Beta distribution; 0 turns it off."""
     cutmix: NonNegativeFloat = 0.0
     """Parameter alpha of CutMix's Beta distribution; 0 turns it off."""
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    """Mean of each color channel, ImageNet's by default."""
-    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
-    """Standard deviation of each color channel, ImageNet's by default."""
-    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
-    """Interpolation when an image is resized."""
+    mean: Color | None = None
+    """Mean of each color channel; the backbone's own when it is not set."""
+    std: Deviation | None = None
+    """Standard deviation of each color channel; the backbone's own when it is not set."""
+    interpolation: Interpolation | None = None
+    """Interpolation when an image is resized; the backbone's own when it is not set."""
 
     @check_field("scale", "ratio", "scales")
     @classmethod
@@ -78,3 +86,33 @@ class Augment(Settings):
                 f"`augment.{info.field_name}` must be [low, high] with 0 < low <= high; got {list(bounds)}"
             )
         return bounds
+
+    def resolved(self, own: "InputSettings | Preprocessing") -> "ResolvedAugment":
+        """Fill in what is not set.
+
+        Args:
+            own: What the backbone or the checkpoint expects. A crop of another size keeps its fraction of the image.
+
+        >>> from covpool.models import InputSettings
+        >>> Augment(size=320).resolved(InputSettings(size=224, resize=256)).resize
+        (366,)
+        """
+        size = self.size or own.size
+        sides = own.resize if isinstance(own.resize, tuple) else (own.resize,)
+        filled = {name: getattr(own, name) for name in ("mean", "std", "interpolation")}
+        filled |= {"size": size, "resize": tuple(round(side * size / own.size) for side in sides)}
+        return ResolvedAugment(**filled | {key: value for key, value in self if value is not None})
+
+    def complete(self) -> "ResolvedAugment":
+        """Return the settings of a resolved recipe, all of which are set."""
+        return ResolvedAugment(**dict(self))
+
+
+class ResolvedAugment(Augment):
+    """How an image becomes an input, with every setting known; by default as for most networks of ImageNet."""
+
+    size: PositiveInt = 224
+    resize: tuple[PositiveInt, ...] = (256,)
+    mean: Color = (0.485, 0.456, 0.406)
+    std: Deviation = (0.229, 0.224, 0.225)
+    interpolation: Interpolation = "bilinear"

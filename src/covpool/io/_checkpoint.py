@@ -65,6 +65,8 @@ class Checkpoint(Description):
             if name in state:
                 tensor.data = state[name].clone()  # keeps ties, takes the dtype over, and unmaps the file
         network.origin = self.origin
+        if self.preprocessing is not None:
+            network.input_settings = self.preprocessing.input_settings()
         if self.channels_last:
             network.to(memory_format=torch.channels_last)
         return network.to(device).eval()
@@ -120,6 +122,8 @@ def save(
             f"`model` must be a covpool Network, of covpool.attach or covpool.create_model; got {type(model).__name__}"
         )
     architecture = model.architecture
+    if architecture is not None and model.pool.output == "features" and isinstance(model.get_classifier(), nn.Identity):
+        raise CovpoolError("`model` has no classifier, so it cannot be built again: give it one, reset_classifier(...)")
     parts = {"preprocessing": preprocessing, "evaluation": evaluation, "data": data, "training": training}
     description = _describe(
         Description,

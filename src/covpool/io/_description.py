@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from covpool._errors import CovpoolError
-from covpool.models import Architecture, AttachedArchitecture
+from covpool.models import Architecture, AttachedArchitecture, InputSettings
 
 LARGEST_IMAGE = 16_384  # pixels on a side
 LARGEST_WIDTH = 1_000_000  # of a layer, classes included
@@ -46,6 +46,11 @@ class Preprocessing(Described):
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+
+    def input_settings(self) -> InputSettings:
+        """The same settings for a network, which knows the shorter side only."""
+        side, is_bicubic = min(self.resize, default=self.size), self.interpolation == "bicubic"
+        return InputSettings(self.size, side, self.mean, self.std, "bicubic" if is_bicubic else "bilinear")
 
 
 class EvaluationSettings(Described):

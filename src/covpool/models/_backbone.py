@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.models._cut import cut_after_levels, cut_before_pool
 from covpool.models._dry_run import Observation, observe, share
+from covpool.models._input_settings import InputSettings
 from covpool.pools import Layout
 
 PrefixTokens = Literal["drop", "keep"]
@@ -29,6 +30,7 @@ class Backbone(nn.Module):
         channels: Channels of each feature tensor.
         layout: Layout of the features, as `covpool.Pool` names it.
         image: Shape (channels, h, w) of the image in the dry run.
+        input_settings: How its pre-trained weights expect images.
     """
 
     def __init__(self, body: nn.Module, method: str, removed: tuple[str, ...], image: tuple[int, ...]) -> None:
@@ -37,6 +39,7 @@ class Backbone(nn.Module):
         self.method = method
         self.removed = removed
         self.image = image
+        self.input_settings = InputSettings()
         self.unstrided: tuple[str, ...] = ()
         self.prefix = 0
         self.keep_prefix = False

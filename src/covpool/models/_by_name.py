@@ -9,6 +9,7 @@ from covpool._check import did_you_mean, require
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.models._early_networks import TABLES, early_features
 from covpool.models._insert import insert
+from covpool.models._packaged_weights import how_to_install, load_packaged_weights, packaged_weights
 
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
@@ -19,7 +20,8 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
 
     Args:
         name: Name of the model in its library, with the blocks to insert.
-        pretrained: Download its weights.
+        pretrained: Download its weights. Without a connection, those of an installed package are used, for models
+            that have one (torchvision/mobilenet_v2, tf_efficientnet_lite0 to 2).
         options: Options that the library takes for this model.
 
     >>> type(classifier_by_name("torchvision/resnet18+cbam+sort")).__name__
@@ -31,10 +33,15 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
     except OSError as error:
         if not pretrained:
             raise
-        raise OSError(
-            f"the weights of {name!r} could not be downloaded ({error}): name a local file (init.weights=FILE in a "
-            "recipe, weights= in Python), or start without them (init.pretrained=false, pretrained=False)"
-        ) from error
+        packaged = packaged_weights(name)
+        if packaged is None:
+            raise OSError(
+                f"the weights of {name!r} could not be downloaded ({error}): {how_to_install(name)}name a local file "
+                "(init.weights=FILE in a recipe, weights= in Python), or start without them (init.pretrained=false, "
+                "pretrained=False)"
+            ) from error
+        model = _plain(name, False, options)
+        load_packaged_weights(model, packaged)
     for block in blocks:
         model = insert(model, block)
     return model

@@ -10,6 +10,7 @@ from covpool._check import check_choice
 from covpool._errors import CovpoolError
 from covpool.models._backbone import Backbone, PrefixTokens, Streams, make_backbone
 from covpool.models._by_name import classifier_by_name, split_blocks
+from covpool.models._input_settings import settings_of
 from covpool.models._last_stride import remove_last_stride
 from covpool.models._weights import load_backbone_weights
 
@@ -48,6 +49,7 @@ def make_features(
     for source, path in zip(sources, _one_each(weights, len(sources)), strict=True):
         model = source if isinstance(source, nn.Module) else _build(source, pretrained, backbone_options)
         stream = make_backbone(model, levels=tuple(levels), prefix_tokens=prefix_tokens, input_size=size)
+        stream.input_settings = settings_of(model, source, path or getattr(model, "weights_file", None))
         if path is not None:
             load_backbone_weights(stream, path)
         if not keep_last_stride:

@@ -93,16 +93,6 @@ def last_linear(classifier: nn.Module) -> nn.Linear:
     return last
 
 
-def replace_last_linear(classifier: nn.Module, num_classes: int) -> nn.Module:
-    """The same classifier with a fresh last layer."""
-    old = last_linear(classifier)
-    new = nn.Linear(old.in_features, num_classes, bias=old.bias is not None).to(old.weight.device, old.weight.dtype)
-    if not isinstance(classifier, nn.Sequential):
-        return new
-    classifier[-1] = new
-    return classifier
-
-
 def _check_pool(pool: Pool, channels: Sequence[int], options: list[str]) -> Pool:
     """Refuse a pool object built for other features, and options that belong to a pool built by name."""
     if options:

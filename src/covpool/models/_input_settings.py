@@ -1,11 +1,13 @@
 """How a pre-trained backbone expects its images, according to its own library."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from torch import nn
+
 from covpool._check import require
-from covpool.models._by_name import split_blocks
 
 Interpolation = Literal["bilinear", "bicubic"]
 Color = tuple[float, float, float]
@@ -39,6 +41,15 @@ class InputSettings:
         """
         return replace(self, size=size, resize=round(size * self.resize / self.size))
 
+    def as_timm(self) -> dict[str, Any]:
+        """The same settings as timm's models have them in `pretrained_cfg`.
+
+        >>> InputSettings().as_timm()["crop_pct"]
+        0.875
+        """
+        shared = {"mean": self.mean, "std": self.std, "interpolation": self.interpolation, "crop_mode": "center"}
+        return {"input_size": (3, self.size, self.size), "crop_pct": self.size / self.resize, **shared}
+
 
 def input_settings(backbone: str, weights: str | Path | None = None) -> InputSettings:
     """Look up the input settings of a backbone by its name.
@@ -52,7 +63,7 @@ def input_settings(backbone: str, weights: str | Path | None = None) -> InputSet
     >>> input_settings("torchvision/mobilenet_v2", "mobilenet_v2-b0353104.pth").resize
     256
     """
-    name, _ = split_blocks(backbone)
+    name = backbone if ":" in backbone else backbone.partition("+")[0]  # without inserted blocks
     library, _, short = name.rpartition("/")
     if library == "covpool":
         return InputSettings()
@@ -61,18 +72,34 @@ def input_settings(backbone: str, weights: str | Path | None = None) -> InputSet
     return _timm(name)
 
 
+def settings_of(model: nn.Module, source: object, weights: str | Path | None) -> InputSettings:
+    """Return the input settings of a model that has been built.
+
+    Args:
+        model: The model. Those of timm know their settings.
+        source: The name it was built by; anything else says nothing.
+        weights: File of its weights, as for `input_settings`.
+    """
+    config = getattr(model, "pretrained_cfg", None)
+    if isinstance(config, Mapping) and "input_size" in config:
+        return _from_timm(config)
+    return input_settings(source, weights) if isinstance(source, str) else InputSettings()
+
+
 def _timm(name: str) -> InputSettings:
     timm = require("timm", "models")
     config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
-    if config is None:
-        return InputSettings()
-    size = config.input_size[-1]
+    return InputSettings() if config is None else _from_timm(config.to_dict())
+
+
+def _from_timm(config: Mapping[str, Any]) -> InputSettings:
+    size = config["input_size"][-1]
     return InputSettings(
         size=size,
-        resize=round(size / (config.crop_pct or 1.0)),
-        mean=_color(config.mean),
-        std=_color(config.std),
-        interpolation=_interpolation(config.interpolation),
+        resize=round(size / (config.get("crop_pct") or 1.0)),
+        mean=_color(config["mean"]),
+        std=_color(config["std"]),
+        interpolation=_interpolation(config["interpolation"]),
     )
 
 

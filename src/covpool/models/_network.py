@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
 from covpool.models._architecture import Architecture
-from covpool.models._head import last_linear, replace_last_linear
+from covpool.models._backbone import Backbone, device_and_dtype
+from covpool.models._head import last_linear
+from covpool.models._input_settings import InputSettings
 from covpool.pools import Pool
 
 Features = Tensor | tuple[Tensor, ...]
@@ -46,6 +48,8 @@ class Network(nn.Module):
         self.pool = pool
         self.classifier = classifier
         self.architecture = architecture
+        backbones = [module for module in features.modules() if isinstance(module, Backbone)]
+        self.input_settings = backbones[0].input_settings if backbones else InputSettings()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_head(self.forward_pool(self.forward_features(x)))
@@ -68,19 +72,55 @@ class Network(nn.Module):
 
     @property
     def num_classes(self) -> int:
-        """Length of the logits."""
-        return self.pool.out_features if self.pool.output == "scores" else last_linear(self.classifier).out_features
+        """Length of the logits; 0 without a classifier."""
+        if self.pool.output == "scores":
+            return self.pool.out_features
+        return 0 if isinstance(self.get_classifier(), nn.Identity) else last_linear(self.classifier).out_features
+
+    @property
+    def num_features(self) -> int:
+        """Length of the vectors before the last layer of the classifier, which `reset_classifier(0)` leaves."""
+        last = self.get_classifier()
+        layers = [layer for layer in self.classifier.modules() if isinstance(layer, nn.Linear)]
+        widths = [layer.in_features if layer is last else layer.out_features for layer in layers]
+        return widths[-1] if widths else self.pool.out_features
+
+    @property
+    def pretrained_cfg(self) -> dict[str, Any]:
+        """How the network expects its images, as `timm.data.resolve_model_data_config` reads it."""
+        return {**self.input_settings.as_timm(), "num_classes": self.num_classes}
+
+    default_cfg = pretrained_cfg
+
+    def get_classifier(self) -> nn.Module:
+        """The last layer of the classifier; nn.Identity() without one."""
+        classifier = self.classifier
+        return classifier[-1] if isinstance(classifier, nn.Sequential) and len(classifier) else classifier
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer of the classifier by a new one for `num_classes` classes."""
-        check_positive_int("num_classes", num_classes)
+        """Replace the last layer of the classifier by a new one for `num_classes` classes.
+
+        With 0 there is no last layer: the network gives vectors of length `num_features`.
+        """
+        if num_classes != 0:
+            check_positive_int("num_classes", num_classes)
         if self.pool.output == "scores":
             raise CovpoolError(
                 f"{type(self.pool).__name__} is its own classifier, with num_classes={self.num_classes}: build the "
                 f"network again with num_classes={num_classes}"
             )
-        self.classifier = replace_last_linear(self.classifier, num_classes)
-        if self.architecture is not None:
+        old = self.get_classifier()
+        new: nn.Module = nn.Identity()
+        if not isinstance(old, nn.Identity):
+            last_linear(self.classifier)  # refuses a classifier that ends in another layer
+        if num_classes:
+            bias = getattr(old, "bias", True) is not None
+            new = nn.Linear(self.num_features, num_classes, bias=bias).to(*device_and_dtype(self))
+        if isinstance(self.classifier, nn.Sequential):
+            self.classifier[-1] = new
+        else:
+            self.classifier = new
+        if self.architecture is not None and num_classes:
             self.architecture = replace(self.architecture, num_classes=num_classes)
 
     def parameter_groups(

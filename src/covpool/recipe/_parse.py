@@ -18,7 +18,9 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         source: TOML file, name of a recipe that comes with covpool (`list_recipes`), or several joined by "+":
             "finetune+cub". A recipe may start from others with `base`.
         overrides: Settings as typed on the command line: `optimizer.lr=0.01`, `schedule.milestones=[20, 30]`,
-            `pool.iterations=3`, `stages.0.epochs=2`. Values are TOML; text needs no quotes.
+            `pool.iterations=3`, `stages.0.epochs=2`. Values are TOML; text needs no quotes. `init.weights` replaces
+            the weights that a recipe would download. A covpool checkpoint there also replaces the network and the pool
+            of such a recipe, unless `model.backbone` or `model.name` is given too.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -28,9 +30,10 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     >>> recipe.name, recipe.optimizer.lr, recipe.pool.options
     ('mine', 0.01, {'iterations': 3})
     """
-    table = read_tables(source)
-    for override in overrides:
+    table, typed = read_tables(source), list(overrides)
+    for override in typed:
         set_value(table, override)
+    _start_from(table, {override.partition("=")[0].strip() for override in typed})
     _name_pool(table)
     recipe = Recipe(**table)
     check_recipe(recipe)
@@ -55,10 +58,38 @@ def json_schema() -> dict[str, Any]:
     return Recipe.model_json_schema()
 
 
+def _start_from(table: dict[str, Any], typed: set[str]) -> None:
+    """Let weights typed on the command line replace those that a recipe would download; see `read_recipe`."""
+    init = table.get("init")
+    if not isinstance(init, dict) or "init.weights" not in typed or not init["weights"] or not init.get("pretrained"):
+        return
+    if "init.pretrained" in typed:
+        return
+    init["pretrained"] = False
+    if not typed & {"model.name", "model.backbone"} and _pool_of_checkpoint(init["weights"]):
+        for name in ("model", "pool"):
+            table[name] = {key: value for key, value in table.get(name, {}).items() if f"{name}.{key}" in typed}
+
+
+def _pool_of_checkpoint(path: str) -> str | None:
+    """Return the pool of the network in a file; None if the file is not a checkpoint that describes its network."""
+    from covpool.io import is_checkpoint, read_checkpoint
+    from covpool.models import AttachedArchitecture, pool_of
+
+    if not Path(path).is_file() or not is_checkpoint(path):
+        return None
+    kept = read_checkpoint(path).architecture
+    return None if kept is None else kept.pool if isinstance(kept, AttachedArchitecture) else pool_of(kept.name)
+
+
 def _name_pool(table: dict[str, Any]) -> None:
-    """Fill in the pool of a named model, and refuse another."""
-    model, pool = table.get("model", {}), table.setdefault("pool", {})
-    if not (isinstance(model, dict) and isinstance(pool, dict) and model.get("name")):
+    """Fill in the pool of a named model or of a checkpoint, and refuse another for a named model."""
+    model, pool, init = table.get("model", {}), table.setdefault("pool", {}), table.get("init", {})
+    if not all(isinstance(part, dict) for part in (model, pool, init)):
+        return
+    if not model.get("name"):
+        own = None if model.get("backbone") or "name" in pool else _pool_of_checkpoint(init.get("weights", ""))
+        table["pool"] = pool if own is None else {**pool, "name": own}
         return
     from covpool.models import pool_of
 

@@ -78,6 +78,9 @@ class Init(Settings):
     """File with weights of the backbone, or a covpool checkpoint. A classifier that does not fit is replaced."""
     pretrained: bool = False
     """Whether to download the weights that timm or torchvision offer."""
+    reduction: Literal["random", "pca"] = "random"
+    """How the reduction of the pool starts: at random, or from the principal axes of features of training images. A
+    pool without a reduction, or from a checkpoint, stays as it is."""
     pool_from_data: bool = False
     """Whether to initialize the pool from descriptors of training images (NetVLAD, NetFV and others)."""
     descriptors: int = 50_000
@@ -247,7 +250,7 @@ class Recipe(Settings):
     @check_table(mode="after")
     def _check_crops(self) -> Self:
         resize, size = self.augment.resize, self.augment.size
-        if self.evaluate.crops == 10 and resize and min(resize) < size:
+        if self.evaluate.crops == 10 and resize and size and min(resize) < size:
             raise CovpoolError(
                 f"`evaluate.crops` = 10 requires `augment.resize` of at least `augment.size` = {size}; got "
                 f"{list(resize)}: set augment.resize=[{size}] or larger"

@@ -10,13 +10,13 @@ import torch
 
 import trees
 from covpool.data._images import BrokenImage, Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._batches import EvalBatches, TrainBatches
 from covpool.data.pipeline._order import Share
 from covpool.data.sets._open import Splits, open_data
 
-AUGMENT = Augment(size=16, resize=(20,), color_jitter=0.2)
+AUGMENT = ResolvedAugment(size=16, resize=(20,), color_jitter=0.2)
 CACHES = ("none", "ram", "gpu")
 
 
@@ -78,9 +78,13 @@ def test_two_processes_together_see_what_one_sees(splits: Splits, cache: str) ->
 
 @pytest.mark.parametrize(
     "augment",
-    [AUGMENT, Augment(size=16, crop="random", resize=(20,)), Augment(size=16, scales=(18, 30), crop="random")],
+    [
+        AUGMENT,
+        ResolvedAugment(size=16, crop="random", resize=(20,)),
+        ResolvedAugment(size=16, scales=(18, 30), crop="random"),
+    ],
 )
-def test_a_cache_in_memory_gives_the_same_batches(splits: Splits, augment: Augment) -> None:
+def test_a_cache_in_memory_gives_the_same_batches(splits: Splits, augment: ResolvedAugment) -> None:
     files = TrainBatches(splits.train, augment, settings(), batch_size=4)
     memory = TrainBatches(splits.train, augment, settings("ram"), batch_size=4)
     assert equal(files.epoch(1), memory.epoch(1))
@@ -97,7 +101,7 @@ def test_workers_share_the_cache(splits: Splits) -> None:
 
 @pytest.mark.parametrize("crops", [1, 10])
 def test_evaluation_on_the_device_sees_the_same_inputs(splits: Splits, crops: Any) -> None:
-    augment = Augment(size=16, resize=(20,), mean=(0, 0, 0), std=(1, 1, 1))
+    augment = ResolvedAugment(size=16, resize=(20,), mean=(0, 0, 0), std=(1, 1, 1))
     files = EvalBatches(splits.test, augment, settings(), batch_size=4, crops=crops)
     device = EvalBatches(splits.test, augment, settings("gpu"), batch_size=4, crops=crops)
     for one, other in zip(files, device, strict=True):
@@ -141,7 +145,7 @@ def test_a_broken_image_is_rejected_by_name(splits: Splits, cache: str, workers:
 
 @pytest.mark.parametrize("cache", CACHES)
 def test_a_broken_image_is_skipped_and_marked(splits: Splits, cache: str) -> None:
-    plain = Augment(size=16, resize=(20,), crop="center", flip=False)
+    plain = ResolvedAugment(size=16, resize=(20,), crop="center", flip=False)
     trees.break_image(splits.train.paths[7])
     trees.break_image(splits.test.paths[2])
     (batch,) = TrainBatches(splits.train, plain, settings(cache, broken="skip"), batch_size=15).epoch(0)
@@ -156,7 +160,7 @@ def test_a_broken_image_is_skipped_and_marked(splits: Splits, cache: str) -> Non
 
 def test_augmentation_on_the_device_has_the_distribution_of_the_cpu(splits: Splits) -> None:
     """The random numbers differ, but the means over many epochs agree."""
-    augment = Augment(size=12, resize=(24,), scale=(0.3, 1.0), mean=(0, 0, 0), std=(1, 1, 1))
+    augment = ResolvedAugment(size=12, resize=(24,), scale=(0.3, 1.0), mean=(0, 0, 0), std=(1, 1, 1))
     images = Images(splits.train.paths[:4], [0] * 4, ("one",))
     means = []
     for cache in ("ram", "gpu"):
@@ -182,7 +186,7 @@ def test_the_global_generator_is_unchanged(splits: Splits) -> None:
 def test_batches_of_the_same_files_share_a_cache(splits: Splits, cache: str) -> None:
     reported: list[int] = []
 
-    def batches(images: Images, augment: Augment = AUGMENT, batch_size: int = 4) -> TrainBatches:
+    def batches(images: Images, augment: ResolvedAugment = AUGMENT, batch_size: int = 4) -> TrainBatches:
         def report(what: str, done: int, total: int) -> None:
             reported.append(done)
 
@@ -191,7 +195,7 @@ def test_batches_of_the_same_files_share_a_cache(splits: Splits, cache: str) -> 
     first, second = batches(splits.train), batches(splits.train, batch_size=5)
     assert reported == [15]
     torch.testing.assert_close(next(first.epoch(0)).x, next(second.epoch(0)).x[:4], rtol=0, atol=1e-4)
-    batches(splits.train, Augment(size=16, resize=(24,), crop="random"))
+    batches(splits.train, ResolvedAugment(size=16, resize=(24,), crop="random"))
     batches(splits.test)
     assert reported == [15, 15, 15]
 
@@ -217,9 +221,9 @@ def test_a_batch_larger_than_the_set_is_rejected(splits: Splits, options: dict[s
 
 def test_unsupported_settings_on_the_device_are_rejected_with_a_remedy(splits: Splits) -> None:
     with pytest.raises(ValueError, match=r'does not support augment.randaugment.*cache = "ram"'):
-        TrainBatches(splits.train, Augment(size=16, randaugment=3), settings("gpu"), batch_size=4)
+        TrainBatches(splits.train, ResolvedAugment(size=16, randaugment=3), settings("gpu"), batch_size=4)
     with pytest.raises(ValueError, match="ten crops of 48 pixels"):
-        EvalBatches(splits.test, Augment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)
+        EvalBatches(splits.test, ResolvedAugment(size=48, resize=(20,)), settings("gpu"), batch_size=4, crops=10)
 
 
 def test_filling_a_cache_reports_progress(splits: Splits) -> None:

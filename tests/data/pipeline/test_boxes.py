@@ -4,7 +4,7 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _boxes as boxes
 
 SIZES = torch.tensor([[40, 60], [60, 40], [16, 16], [20, 200], [200, 20], [33, 47]])
@@ -20,7 +20,7 @@ def distribution(values: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [[40, 60], [20, 200], [200, 20]])
 def test_random_resized_crops_have_the_distribution_of_torchvision(size: list[int]) -> None:
-    augment = Augment(scale=(0.08, 1.0))
+    augment = ResolvedAugment(scale=(0.08, 1.0))
     ours = boxes.train_boxes(augment, many(size), boxes.draw(4000, 0, 0))
     torch.manual_seed(0)
     crop = v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio)
@@ -35,7 +35,7 @@ def test_random_resized_crops_have_the_distribution_of_torchvision(size: list[in
 
 
 def test_a_crop_that_never_fits_becomes_the_central_one() -> None:
-    augment = Augment(scale=(1.0, 1.0), ratio=(0.9, 1.1), flip=False)
+    augment = ResolvedAugment(scale=(1.0, 1.0), ratio=(0.9, 1.1), flip=False)
     found = boxes.train_boxes(augment, SIZES[3:5], boxes.draw(2, 0, 0))
     assert torch.stack(found[:4], 1).tolist() == [[0, 89, 20, 22], [89, 0, 22, 20]]
     assert not found.flipped.any()
@@ -43,7 +43,7 @@ def test_a_crop_that_never_fits_becomes_the_central_one() -> None:
 
 @pytest.mark.parametrize("crop", ["random", "center"])
 def test_crops_without_resizing_match_torchvision(crop: str) -> None:
-    augment = Augment(size=24, crop=crop)  # type: ignore[arg-type]
+    augment = ResolvedAugment(size=24, crop=crop)  # type: ignore[arg-type]
     for size in SIZES.tolist():
         found = boxes.train_boxes(augment, many(size, 2000), boxes.draw(2000, 1, 0))
         assert set(found.height.tolist()) == set(found.width.tolist()) == {24}
@@ -57,7 +57,7 @@ def test_crops_without_resizing_match_torchvision(crop: str) -> None:
 
 
 def test_scale_jitter_takes_a_smaller_region_of_a_larger_image() -> None:
-    augment = Augment(size=16, crop="random", scales=(16, 32))
+    augment = ResolvedAugment(size=16, crop="random", scales=(16, 32))
     found = boxes.train_boxes(augment, many([40, 60]), boxes.draw(4000, 0, 0))
     side = 16 * 40 / found.height  # length of the resized shorter side
     torch.testing.assert_close(side, side.round())

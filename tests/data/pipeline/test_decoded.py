@@ -8,7 +8,7 @@ import pytest
 
 import trees
 from covpool.data._images import BrokenImage, Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline import _decoded as memory
 from covpool.data.pipeline._transforms import resize
 from covpool.data.sets._open import open_data
@@ -22,7 +22,7 @@ def images(tmp_path: Path) -> Images:
 @pytest.mark.parametrize("block", [1, 4, 9, 100])
 def test_cached_images_equal_the_files(images: Images, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "BLOCK", block)
-    prepare = resize(Augment(resize=(20,)))
+    prepare = resize(ResolvedAugment(resize=(20,)))
     reported: list[tuple[int, int]] = []
     decoded = memory.DecodedImages(images, prepare, lambda _, done, total: reported.append((done, total)))
     for kept in (decoded, pickle.loads(pickle.dumps(decoded))):

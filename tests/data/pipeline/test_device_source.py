@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import trees
 from covpool.data._images import Images
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _device_images as device_images
 from covpool.data.pipeline import _device_source as device_source
 from covpool.data.pipeline._batch import Batch
@@ -22,7 +22,7 @@ from covpool.data.pipeline._decoded import DecodedImages
 from covpool.data.pipeline._transforms import Crops
 
 SIZES = [(40, 32), (33, 60), (20, 20), (70, 31), (64, 64), (25, 97), (50, 50), (31, 31)]  # width, height
-AUGMENT = Augment(size=16, color_jitter=0.2, pca_noise=0.1)
+AUGMENT = ResolvedAugment(size=16, color_jitter=0.2, pca_noise=0.1)
 OPERATIONS = 110  # limit per group; on a GPU the host spends time on each, however small the images are
 
 
@@ -73,9 +73,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("augment", [AUGMENT, Augment(size=16, interpolation="bicubic", crop="random")])
+@pytest.mark.parametrize("augment", [AUGMENT, ResolvedAugment(size=16, interpolation="bicubic", crop="random")])
 def test_an_epoch_resumed_inside_a_group_is_bitwise_equal(
-    images: device_images.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: Augment
+    images: device_images.DeviceImages, made: list[int], monkeypatch: pytest.MonkeyPatch, augment: ResolvedAugment
 ) -> None:
     monkeypatch.setattr(device_source, "GROUP_PIXELS", 100_000)
     source = device_source.DeviceSource(images, augment, seed=3)
@@ -96,7 +96,7 @@ def test_an_epoch_resumed_inside_a_group_is_bitwise_equal(
 def test_grouping_does_not_change_the_batches(
     images: device_images.DeviceImages, monkeypatch: pytest.MonkeyPatch, seed: int | None, crops: Crops
 ) -> None:
-    augment = AUGMENT if seed is not None else Augment(size=16)
+    augment = AUGMENT if seed is not None else ResolvedAugment(size=16)
     source = device_source.DeviceSource(images, augment, seed=seed, crops=crops)
     order = [*rows(4, 4, 4), torch.tensor([5, -1 if seed is None else 2])]  # a shorter last batch, as in evaluation
     together = list(source.batches(order, 1))
@@ -121,7 +121,7 @@ def test_groups_are_as_large_as_the_limit_allows(
 ) -> None:
     monkeypatch.setattr(device_source, "GROUP_PIXELS", limit)
     order = rows(3, 1, 4, 4, 2, 4, 4, 4, 1, 4)
-    list(device_source.DeviceSource(images, Augment(size=16), crops=crops).batches(order, 0))
+    list(device_source.DeviceSource(images, ResolvedAugment(size=16), crops=crops).batches(order, 0))
     left = order
     for regions in made:
         count = next(n for n in range(1, len(left) + 1) if sum(map(len, left[:n])) * crops == regions)
@@ -136,7 +136,7 @@ def test_groups_are_as_large_as_the_limit_allows(
 def test_small_images_are_grouped_and_large_ones_are_not(
     images: device_images.DeviceImages, size: tuple[int, int], together: int
 ) -> None:
-    source = device_source.DeviceSource(images, Augment(size=min(size)))
+    source = device_source.DeviceSource(images, ResolvedAugment(size=min(size)))
     groups = source._groups([64] * 33, torch.tensor([size] * 64 * 33))
     assert {group.stop - group.first for group in groups[:-1]} == {together} and groups[-1].stop == 33
 
@@ -147,7 +147,7 @@ def test_a_group_launches_few_operations(
 ) -> None:
     order = [torch.tensor([0, 4, 6])] * 16
     monkeypatch.setattr(device_source, "GROUP_PIXELS", together * pixels(order[:1]))
-    source = device_source.DeviceSource(images, Augment(size=16), seed=0)
+    source = device_source.DeviceSource(images, ResolvedAugment(size=16), seed=0)
     counts = []
     for batches in (8, 16):
         with Counted() as counted:

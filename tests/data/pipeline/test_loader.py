@@ -11,7 +11,7 @@ import torch
 
 import trees
 from covpool._errors import CovpoolError
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batches import EvalBatches, TrainBatches
 from covpool.data.pipeline._loader import Attempts, Keys, collate
 from covpool.data.pipeline._samples import Sample, Samples
@@ -20,11 +20,11 @@ from covpool.data.sets._open import open_data
 PROGRAM = """
 import sys
 from covpool.data.pipeline._batches import TrainBatches
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import ResolvedAugment, Data
 from covpool.data.sets._open import open_data
 
 data = Data(root=sys.argv[1], workers=2)
-batches = TrainBatches(open_data(data).train, Augment(size=16), data, batch_size=2)
+batches = TrainBatches(open_data(data).train, ResolvedAugment(size=16), data, batch_size=2)
 for epoch in range(10**6):
     for batch in batches.epoch(epoch):
         print(*(worker.pid for worker in batches._source._loader._iterator._workers), flush=True)
@@ -78,12 +78,12 @@ def test_an_error_in_a_worker_keeps_its_message(workers: int, tmp_path: Path) ->
     data = Data(root=str(trees.make_folder(tmp_path)), workers=workers, broken="skip")
     splits = open_data(data)
     with pytest.raises(ValueError, match=r"^ten crops of 64 pixels need images at least as large; got 32 x ") as caught:
-        list(EvalBatches(splits.test, Augment(size=64, resize=()), data, batch_size=2, crops=10))
+        list(EvalBatches(splits.test, ResolvedAugment(size=64, resize=()), data, batch_size=2, crops=10))
     assert isinstance(caught.value, CovpoolError)
     for path in splits.train.paths:
         trees.break_image(path)
     with pytest.raises(ValueError, match=r"^none of the 12 images can be read") as caught:
-        next(TrainBatches(splits.train, Augment(size=16), data, batch_size=2).epoch(0))
+        next(TrainBatches(splits.train, ResolvedAugment(size=16), data, batch_size=2).epoch(0))
     assert isinstance(caught.value, CovpoolError)
 
 

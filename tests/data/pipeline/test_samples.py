@@ -9,12 +9,12 @@ import torch
 
 import trees
 from covpool.data._images import Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._samples import PADDING, Samples, drawing, seed_of
 from covpool.data.pipeline._transforms import train_transform
 from covpool.data.sets._open import open_data
 
-AUGMENT = Augment(size=16, color_jitter=0.4, randaugment=5)
+AUGMENT = ResolvedAugment(size=16, color_jitter=0.4, randaugment=5)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_global_generators_are_restored(images: Images) -> None:
 def test_in_training_the_next_readable_image_replaces_a_broken_one(images: Images) -> None:
     trees.break_image(images.paths[4])
     trees.break_image(images.paths[5])
-    samples = Samples(images, train_transform(Augment(size=16, flip=False, crop="center", resize=(20,))))
+    samples = Samples(images, train_transform(ResolvedAugment(size=16, flip=False, crop="center", resize=(20,))))
     for index in (4, 5):  # the first image follows the last
         assert torch.equal(samples[0, index].x, samples[0, 0].x)
         assert (samples[0, index].y, samples[0, index].index) == (0, index) and samples[0, index].reason

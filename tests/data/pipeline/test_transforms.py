@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _transforms as transforms
 from covpool.data.pipeline._samples import drawing
 from covpool.io import Preprocessing
@@ -37,7 +37,7 @@ def expected(image: Image.Image) -> np.ndarray[Any, Any]:
 def test_a_test_image_is_resized_and_center_cropped(
     resize: tuple[int, ...], width: int, height: int, to: tuple[int, int], box: tuple[int, ...], interpolation: Any
 ) -> None:
-    augment = Augment(size=16, resize=resize, interpolation=interpolation)
+    augment = ResolvedAugment(size=16, resize=resize, interpolation=interpolation)
     image = make_image(width, height)
     resized = image.resize(to, Image.Resampling[interpolation.upper()])
     x = transforms.eval_transform(augment)(image)
@@ -46,25 +46,25 @@ def test_a_test_image_is_resized_and_center_cropped(
     kept = Preprocessing.model_validate_json(transforms.preprocessing(augment).model_dump_json())
     assert torch.equal(transforms.eval_transform(transforms.augment_of(kept))(image), x)
     assert torch.equal(transforms.eval_transform(augment, resized=True)(resized), x)
-    plain = Augment(size=16, resize=resize, interpolation=interpolation, crop="center", flip=False)
+    plain = ResolvedAugment(size=16, resize=resize, interpolation=interpolation, crop="center", flip=False)
     assert torch.equal(transforms.train_transform(plain)(image), x)
 
 
 def test_ten_crops_are_corners_and_center_plain_and_flipped() -> None:
     image = make_image(24, 20)
-    x = transforms.eval_transform(Augment(size=16, resize=()), crops=10)(image)
+    x = transforms.eval_transform(ResolvedAugment(size=16, resize=()), crops=10)(image)
     flipped = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     boxes = [(0, 0), (8, 0), (0, 4), (8, 4), (4, 2)]
     for i, (source, (left, top)) in enumerate((s, box) for s in (image, flipped) for box in boxes):
         np.testing.assert_allclose(x[i].numpy(), expected(source.crop((left, top, left + 16, top + 16))), atol=1e-6)
     with pytest.raises(ValueError, match="ten crops of 16 pixels need images at least as large; got 9 x 30"):
-        transforms.eval_transform(Augment(size=16, resize=()), crops=10)(make_image(30, 9))
+        transforms.eval_transform(ResolvedAugment(size=16, resize=()), crops=10)(make_image(30, 9))
     with pytest.raises(ValueError, match="got 12 x 20: set augment"):  # before any image is read
-        transforms.eval_transform(Augment(size=16, resize=(12, 20)), crops=10)
+        transforms.eval_transform(ResolvedAugment(size=16, resize=(12, 20)), crops=10)
 
 
 def test_a_random_crop_is_a_region_of_the_resized_image_plain_or_flipped() -> None:
-    augment = Augment(size=6, resize=(8, 9), crop="random", mean=(0, 0, 0), std=(1, 1, 1))
+    augment = ResolvedAugment(size=6, resize=(8, 9), crop="random", mean=(0, 0, 0), std=(1, 1, 1))
     image = make_image(30, 40)
     resized = np.asarray(image.resize((9, 8), Image.Resampling.BILINEAR)) / 255
     crops = {
@@ -83,7 +83,7 @@ def test_a_random_crop_is_a_region_of_the_resized_image_plain_or_flipped() -> No
 
 def test_scale_jitter_draws_the_shorter_side() -> None:
     flat = Image.fromarray(np.tile(np.linspace(0, 255, 64, dtype=np.uint8)[None, :, None], (64, 1, 3)))
-    augment = Augment(size=16, crop="random", scales=(16, 32), flip=False, mean=(0, 0, 0), std=(1, 1, 1))
+    augment = ResolvedAugment(size=16, crop="random", scales=(16, 32), flip=False, mean=(0, 0, 0), std=(1, 1, 1))
     slopes = []
     for seed in range(100):
         with drawing(seed):
@@ -97,7 +97,7 @@ def test_random_resized_crops_follow_scale_and_ratio() -> None:
     rows = np.tile(np.arange(200, dtype=np.uint8)[:, None, None], (1, 200, 1))
     columns = np.tile(np.arange(200, dtype=np.uint8)[None, :, None], (200, 1, 1))
     image = Image.fromarray(np.concatenate([rows, columns, rows], 2))
-    augment = Augment(size=20, scale=(0.25, 0.5), ratio=(0.5, 2.0), flip=False, mean=(0, 0, 0), std=(1, 1, 1))
+    augment = ResolvedAugment(size=20, scale=(0.25, 0.5), ratio=(0.5, 2.0), flip=False, mean=(0, 0, 0), std=(1, 1, 1))
     areas, ratios = [], []
     for seed in range(200):
         with drawing(seed):
@@ -125,19 +125,19 @@ def test_pca_noise_shifts_colors_along_the_principal_axes() -> None:
 
 def test_invalid_sizes_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"`augment.resize` must be .*; got \[1, 2, 3\]"):
-        transforms.eval_transform(Augment(resize=(1, 2, 3)))
+        transforms.eval_transform(ResolvedAugment(resize=(1, 2, 3)))
     for scales in ((256,), (512, 256)):
         with pytest.raises(ValueError, match=r"`augment.scales` must be \[low, high\]"):
-            transforms.train_transform(Augment(crop="random", scales=scales))
+            transforms.train_transform(ResolvedAugment(crop="random", scales=scales))
 
 
 def test_every_transform_can_be_pickled() -> None:
-    full = Augment(size=16, color_jitter=0.2, pca_noise=0.1, randaugment=3)
+    full = ResolvedAugment(size=16, color_jitter=0.2, pca_noise=0.1, randaugment=3)
     for transform in (
         transforms.train_transform(full),
         transforms.eval_transform(full),
         transforms.eval_transform(full, crops=10),
-        transforms.eval_transform(Augment(size=16, resize=())),
+        transforms.eval_transform(ResolvedAugment(size=16, resize=())),
     ):
         with drawing(0):
             x = transform(make_image(40, 30))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import covpool
 from covpool.data._images import Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._transforms import preprocessing
 from covpool.data.sets._open import Splits, open_data
 from covpool.engine.evaluation import _representations as representations
@@ -21,7 +21,7 @@ from covpool.engine.evaluation._tensor_cache import cached
 from trees import break_image, make_folder, write_image
 
 SIZE, SIDE = 32, 36
-AUGMENT = Augment(size=SIZE, resize=(SIDE, SIDE))
+AUGMENT = ResolvedAugment(size=SIZE, resize=(SIDE, SIDE))
 
 
 @pytest.fixture

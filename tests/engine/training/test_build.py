@@ -114,6 +114,44 @@ def test_weights_of_a_plain_backbone(tmp_path: Path) -> None:
             assert torch.equal(mine[f"features.body.{name}"], value)
 
 
+@pytest.mark.parametrize(("size", "resize"), [(None, 256), (320, 366)])
+def test_inputs_that_a_recipe_leaves_out_are_the_backbones(size: int | None, resize: int) -> None:
+    unset = recipe(model=Model(backbone="tf_efficientnet_lite0")).changed(augment={"size": size, "flip": False})
+    found = build_network(unset, CLASSES).resolve_inputs(unset).augment
+    assert (found.size, found.resize, found.mean, found.interpolation) == (
+        size or 224,
+        (resize,),
+        (0.5,) * 3,
+        "bicubic",
+    )
+    assert not found.flip
+
+
+def test_inputs_of_a_checkpoint_are_those_it_was_trained_with(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    saved = {"size": 64, "resize": (80, 96), "mean": (0.1, 0.2, 0.3)}
+    covpool.save(covpool.attach(BACKBONE, "isqrt", 3, reduce_to=8), path, preprocessing=saved)
+    for size, resize in ((None, (80, 96)), (128, (160, 192))):
+        unset = recipe(path).changed(augment={"size": size})
+        found = build_network(unset, CLASSES).resolve_inputs(unset).augment
+        assert (found.size, found.resize, found.mean) == (size or 64, resize, (0.1, 0.2, 0.3))
+
+
+def test_another_normalization_than_that_of_the_weights_is_said(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = covpool.models.input_settings(BACKBONE)
+    for mean, lines in ((own.mean, 0), ((0.9, 0.9, 0.9), 1)):
+        stated = recipe(checkpoint).changed(augment={"mean": mean})
+        caplog.clear()
+        assert build_network(stated, CLASSES).resolve_inputs(stated).augment.mean == mean
+        assert len(caplog.records) == lines and caplog.text.count("`augment.mean` = [0.9, 0.9, 0.9]") == lines
+    fresh = recipe().changed(augment={"mean": (0.9, 0.9, 0.9)})
+    caplog.clear()
+    build_network(fresh, CLASSES).resolve_inputs(fresh)
+    assert not caplog.records
+
+
 def test_none_and_blocks_by_name() -> None:
     built = build_network(recipe(model=Model(backbone="torchvision/resnet18", block="se"), reduce_to="none"), CLASSES)
     assert built.network.pool.out_features == 512 * 513 // 2

@@ -27,7 +27,8 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = tiny_recipe(
         root,
         model={"backbone_options": {"act_layer": "gelu"}},
-        pool={"options": {}},
+        pool={"options": {"reduce_to": 16, "reduce_kind": "linear"}},
+        init={"reduction": "pca"},
         train={"freeze_norms": True, "accumulate": 2, "clip_norm": 0.5},
         evaluate={"batch_size": 3},
     )

@@ -30,6 +30,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
         make_tree(tmp_path_factory.mktemp("images") / "tree"),
         train={"epochs": 3, "ema": 0.9, "save_every": 3, "clip_norm": 1.0},
         augment={"mixup": 0.2},
+        init={"reduction": "pca"},
         schedule={"name": "cosine", "warmup_epochs": 1.0},
     )
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import covpool
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Augment, Data, ResolvedAugment
 from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
 from covpool.models import Backbone
@@ -21,7 +21,7 @@ from covpool.studies._feature_maps import Maps, compute_maps
 from covpool.studies.probe import _inputs as module
 from covpool.studies.probe._convex import run_convex
 from covpool.studies.probe._fit import HeadSpec, fit, logits
-from covpool.studies.probe._inputs import ProbeInputs, make_heads, resolved_augment
+from covpool.studies.probe._inputs import ProbeInputs, make_heads, resolve_inputs
 from covpool.studies.probe._lr_choice import choose_lr, held_out
 from covpool.studies.probe._plot import LETTER, LINE, label_shifts
 from covpool.studies.probe._probe import no_costs, probe
@@ -43,7 +43,7 @@ PROBE = Probe(
     extend_lr=0,
     refine_lr=False,
     folds=1,
-    augment=Augment(size=32, resize=(32,)),
+    augment=Augment(**dict(ResolvedAugment(size=32, resize=(32,)))),
 )
 
 
@@ -114,7 +114,7 @@ class TestMaps:
         torch.manual_seed(0)
         backbone = nn.Conv2d(3, 4, 3).double()  # not symmetric: a flipped map is not the map of the flipped image
         images = open_data(settings.data).train
-        batches = EvalBatches(images, settings.augment, settings.data, batch_size=7)
+        batches = EvalBatches(images, settings.augment.complete(), settings.data, batch_size=7)
         kept = compute_maps(
             nn.Sequential(_Double(), backbone), batches, flipped=True, dtype=torch.float32, keep_on="cpu"
         )
@@ -131,13 +131,13 @@ class TestMaps:
         root = make_tree(tmp_path, train=2, test=2)
         break_image(root / "train" / "green" / "0.png")
         data = Data(root=str(root), workers=0, broken="skip")
-        batches = EvalBatches(open_data(data).train, PROBE.augment, data, batch_size=4)
+        batches = EvalBatches(open_data(data).train, PROBE.augment.complete(), data, batch_size=4)
         kept = compute_maps(nn.Conv2d(3, 4, 3), batches, flipped=True, dtype=torch.float16, keep_on="cpu")
         assert kept.targets.tolist() == [0, 0, 1, 2, 2] and len(kept.features) == 10
         assert (kept.features.flatten(1).abs().amax(1) > 0).all()
 
     def test_overflow_is_told(self, settings: Probe) -> None:
-        batches = EvalBatches(open_data(settings.data).test, settings.augment, settings.data, batch_size=12)
+        batches = EvalBatches(open_data(settings.data).test, settings.augment.complete(), settings.data, batch_size=12)
         convolution = nn.Conv2d(3, 4, 3)
         nn.init.constant_(convolution.bias, 1e6)
         with pytest.raises(ValueError, match="maps=bf16"):
@@ -305,13 +305,14 @@ class TestInputs:
     """Images are prepared as the backbone expects them; the widths of pools under logistic regression."""
 
     def augment(self, *settings: str) -> tuple[object, ...]:
-        found = resolved_augment(read_probe(["backbone=torchvision/mobilenet_v2", *settings]))
+        probe = read_probe(["backbone=torchvision/mobilenet_v2", *settings])
+        found = resolve_inputs(probe, covpool.models.input_settings(probe.backbone, probe.weights)).augment
         return found.size, found.resize, found.mean[0]
 
     def test_size_and_crop_come_from_the_backbone(self) -> None:
         assert self.augment("weights=mobilenet_v2-b0353104.pth") == (224, (256,), 0.485)
         assert self.augment("weights=mobilenet_v2-7ebf99e0.pth") == (224, (232,), 0.485)
-        assert resolved_augment(read_probe(["backbone=tf_efficientnet_lite0"])).mean == (0.5, 0.5, 0.5)
+        assert self.augment("backbone=tf_efficientnet_lite0") == (224, (256,), 0.5)
 
     def test_another_size_keeps_the_crop_fraction(self) -> None:
         weights = "weights=mobilenet_v2-b0353104.pth"

@@ -11,7 +11,7 @@ from covpool._check import check_positive_int
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, discard
 from covpool.data._images import Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Batch, Source
 from covpool.data.pipeline._order import ALONE, Share, eval_order, train_order
 from covpool.data.pipeline._sources import Sources
@@ -23,7 +23,7 @@ class _Batches(ABC):
     """What training and evaluation have in common: the images, and how one process loads its share of them."""
 
     images: Images
-    augment: InitVar[Augment]
+    augment: InitVar[ResolvedAugment]
     data: InitVar[Data]
     _: KW_ONLY
     batch_size: int
@@ -32,7 +32,9 @@ class _Batches(ABC):
     on_progress: InitVar[OnProgress] = discard
     _source: Source = field(init=False, repr=False)
 
-    def __post_init__(self, augment: Augment, data: Data, device: torch.device | str, on_progress: OnProgress) -> None:
+    def __post_init__(
+        self, augment: ResolvedAugment, data: Data, device: torch.device | str, on_progress: OnProgress
+    ) -> None:
         check_positive_int("batch_size", self.batch_size)
         self._source = self._open(Sources(self.images, augment, data, torch.device(device), on_progress))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline._samples import seed_of
 from covpool.data.pipeline._transforms import Crops
 
@@ -49,7 +49,7 @@ def draw(count: int, seed: int, epoch: int) -> Draws:
     return Draws(areas, aspects, place, scale[:, 0], flip[:, 0], color, noise)
 
 
-def train_boxes(augment: Augment, sizes: Tensor, draws: Draws) -> Boxes:
+def train_boxes(augment: ResolvedAugment, sizes: Tensor, draws: Draws) -> Boxes:
     """Training crops of images with sizes (n, 2), with the same distribution as those of `train_transform`."""
     h, w = sizes.double().unbind(1)
     flipped = (draws.flip < 0.5) & augment.flip
@@ -88,7 +88,7 @@ def eval_boxes(size: int, sizes: Tensor, crops: Crops) -> Boxes:
     return Boxes(top, left, side, side, flipped, torch.ones_like(flipped))
 
 
-def _random_area(augment: Augment, h: Tensor, w: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+def _random_area(augment: ResolvedAugment, h: Tensor, w: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
     """Height and width of the first attempt that fits; zero where none does."""
     low, high = augment.scale
     area = (h * w)[:, None] * (low + (high - low) * draws.areas)
@@ -100,7 +100,7 @@ def _random_area(augment: Augment, h: Tensor, w: Tensor, draws: Draws) -> tuple[
     return tuple((side * fits).gather(1, first)[:, 0] for side in (height, width))  # type: ignore[return-value]
 
 
-def _central_area(augment: Augment, h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def _central_area(augment: ResolvedAugment, h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     """The largest central area with an allowed aspect ratio."""
     low, high = min(augment.ratio), max(augment.ratio)
     height = torch.where(w / h < low, (w / low).round(), h)
@@ -108,7 +108,7 @@ def _central_area(augment: Augment, h: Tensor, w: Tensor) -> tuple[Tensor, Tenso
     return height, width
 
 
-def _scaled(augment: Augment, h: Tensor, w: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+def _scaled(augment: ResolvedAugment, h: Tensor, w: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """The size after scale jitter, which draws the shorter side from [low, high]."""
     if not augment.scales:
         return h, w

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline._boxes import Draws
 from covpool.data.pipeline._transforms import PCA_VALUES, PCA_VECTORS
 
@@ -13,7 +13,7 @@ GRAY = (0.2989, 0.587, 0.114)  # weights of red, green and blue, as in torchvisi
 class Color:
     """The color operations of a recipe on batches (b, 3, h, w) in [0, 1]; their constants are kept on the device."""
 
-    def __init__(self, augment: Augment, device: torch.device) -> None:
+    def __init__(self, augment: ResolvedAugment, device: torch.device) -> None:
         self._jitter, self._noise = augment.color_jitter, augment.pca_noise
         factors = [1 / std for std in augment.std]
         shifts = [-mean / std for mean, std in zip(augment.mean, augment.std, strict=True)]

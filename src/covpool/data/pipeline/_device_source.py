@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covpool._cores import one_thread
 from covpool.data._images import UNKNOWN
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._boxes import Boxes, Draws, draw, eval_boxes, train_boxes
 from covpool.data.pipeline._color import Color
@@ -68,7 +68,9 @@ class DeviceSource:
         crops: Number of test crops, 1 or 10.
     """
 
-    def __init__(self, images: DeviceImages, augment: Augment, *, seed: int | None = None, crops: Crops = 1) -> None:
+    def __init__(
+        self, images: DeviceImages, augment: ResolvedAugment, *, seed: int | None = None, crops: Crops = 1
+    ) -> None:
         self._images, self._augment, self._seed, self._crops = images, augment, seed, crops
         if crops == 10:
             check_ten_crops(augment.size, *images.sizes[images.replacement].amin(0).tolist())

@@ -9,7 +9,7 @@ from PIL import Image
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
 from covpool.data._images import BrokenImage, Images
-from covpool.data._settings import Augment, Data
+from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Source
 from covpool.data.pipeline._decoded import DecodedImages, Prepare
 from covpool.data.pipeline._device_images import DeviceImages
@@ -36,7 +36,7 @@ class Sources:
     """
 
     def __init__(
-        self, images: Images, augment: Augment, data: Data, device: torch.device, on_progress: OnProgress
+        self, images: Images, augment: ResolvedAugment, data: Data, device: torch.device, on_progress: OnProgress
     ) -> None:
         self._images, self._augment, self._data, self._device = images, augment, data, device
         self._on_progress = on_progress

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from covpool._errors import CovpoolError
-from covpool.data._settings import Augment
+from covpool.data._settings import ResolvedAugment
 from covpool.io import Preprocessing
 
 Crops = Literal[1, 10]
@@ -20,7 +20,7 @@ PCA_VALUES = torch.tensor([0.2175, 0.0188, 0.0045])
 PCA_VECTORS = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 
 
-def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
+def train_transform(augment: ResolvedAugment, *, resized: bool = False) -> Transform:
     """The transform of training images: resize, crop, flip, color, then normalize to (3, size, size).
 
     Random numbers come from torch's global generator. A random-resized crop is taken from the original image, other
@@ -54,7 +54,7 @@ def train_transform(augment: Augment, *, resized: bool = False) -> Transform:
     return v2.Compose([*steps, v2.Normalize(augment.mean, augment.std)])
 
 
-def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False) -> Transform:
+def eval_transform(augment: ResolvedAugment, *, crops: Crops = 1, resized: bool = False) -> Transform:
     """The transform of test images: resize, central crop, normalize.
 
     Args:
@@ -69,26 +69,26 @@ def eval_transform(augment: Augment, *, crops: Crops = 1, resized: bool = False)
     return v2.Compose([*steps, cut, ToTensor(), v2.Normalize(augment.mean, augment.std)])
 
 
-def preprocessing(augment: Augment) -> Preprocessing:
+def preprocessing(augment: ResolvedAugment) -> Preprocessing:
     """What a checkpoint keeps, so that images can be prepared as in the evaluation.
 
-    >>> preprocessing(Augment(size=112, resize=(128,))).resize
+    >>> preprocessing(ResolvedAugment(size=112, resize=(128,))).resize
     (128,)
     """
     return Preprocessing(**{name: getattr(augment, name) for name in Preprocessing.model_fields})
 
 
-def augment_of(saved: Preprocessing) -> Augment:
+def augment_of(saved: Preprocessing) -> ResolvedAugment:
     """The settings that evaluate images with this preprocessing."""
-    return Augment(**saved.model_dump())
+    return ResolvedAugment(**saved.model_dump())
 
 
-def resizes_first(augment: Augment) -> bool:
+def resizes_first(augment: ResolvedAugment) -> bool:
     """Whether every training image is resized in the same way before anything random happens."""
     return augment.crop != "random_resized" and not augment.scales
 
 
-def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
+def resize(augment: ResolvedAugment) -> Callable[[Image.Image], Image.Image]:
     """Resize to a shorter side or to (height, width); an empty `augment.resize` leaves the image unchanged."""
     if len(augment.resize) > 2:
         raise CovpoolError(
@@ -99,7 +99,7 @@ def resize(augment: Augment) -> Callable[[Image.Image], Image.Image]:
     return v2.Resize(list(augment.resize), _filter(augment))
 
 
-def _filter(augment: Augment) -> v2.InterpolationMode:
+def _filter(augment: ResolvedAugment) -> v2.InterpolationMode:
     """The interpolation as torchvision's enum; not all its releases accept strings."""
     return v2.InterpolationMode(augment.interpolation)
 

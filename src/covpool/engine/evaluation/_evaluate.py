@@ -11,7 +11,7 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, discard
-from covpool.data import Augment, Data, Images
+from covpool.data import Augment, Data, Images, ResolvedAugment
 from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of
 from covpool.data.sets import Splits
 from covpool.engine._infer import compute_scores, with_progress
@@ -20,7 +20,7 @@ from covpool.engine.evaluation._representations import Representations, compute_
 from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
 from covpool.engine.evaluation._tensor_cache import cached, file_digest, file_marks
-from covpool.io import Checkpoint, Preprocessing, read_checkpoint
+from covpool.io import Checkpoint, read_checkpoint
 from covpool.models import Network
 
 
@@ -59,7 +59,7 @@ class LoadedCheckpoint:
 
     about: Checkpoint
     network: Network
-    augment: Augment
+    augment: ResolvedAugment
 
     @staticmethod
     def read(path: Path, device: str) -> "LoadedCheckpoint":
@@ -70,8 +70,9 @@ class LoadedCheckpoint:
             device: Device of the network.
         """
         about = read_checkpoint(path)
-        augment = augment_of(about.preprocessing or Preprocessing())
-        return LoadedCheckpoint(about, about.load(device=device), augment)
+        network, saved = about.load(device=device), about.preprocessing
+        augment = Augment().resolved(network.input_settings) if saved is None else augment_of(saved)
+        return LoadedCheckpoint(about, network, augment)
 
 
 def evaluate(paths: Sequence[Path], splits: Splits, data: Data, protocol: EvaluationProtocol) -> Evaluation:

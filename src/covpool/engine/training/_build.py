@@ -1,7 +1,10 @@
 """From a recipe to a network: its architecture, its initial weights, and which parts are trained."""
 
+import logging
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,19 +13,52 @@ import covpool
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
 from covpool._files import read_tensors
-from covpool.io import Checkpoint, is_checkpoint, read_checkpoint
+from covpool.io import Checkpoint, Preprocessing, is_checkpoint, read_checkpoint
 from covpool.models import Architecture, AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild
 from covpool.recipe import Model, Recipe, pool_options
+
+logger = logging.getLogger(__name__)
 
 STRIDE_REMOVED = "the last stride of the fitted backbone is removed (model.keep_last_stride=true keeps it)"
 
 
 @dataclass
 class Built:
-    """A network, with notes for the user on where its weights come from."""
+    """A network with its initial weights.
+
+    Attributes:
+        network: The network.
+        notes: Where its weights come from, for the user.
+        inputs: How the weights expect images; None for the backbone's own settings.
+        has_own_pool: Whether the weights of the pool come from a checkpoint.
+    """
 
     network: Network
     notes: list[str] = field(default_factory=list)
+    inputs: Preprocessing | None = None
+    has_own_pool: bool = False
+
+    def resolve_inputs(self, recipe: Recipe, *, quiet: bool = False) -> Recipe:
+        """Fill in the settings of `augment` that a recipe leaves out; all others stay.
+
+        A warning says if the recipe sets another normalization than that of its pre-trained weights.
+
+        Args:
+            recipe: The recipe of the network.
+            quiet: Leave the warning out, in all processes but the first.
+        """
+        own = self.inputs or self.network.input_settings
+        is_trained = recipe.init.weights or recipe.init.pretrained
+        for name in ("mean", "std") if is_trained and not quiet else ():
+            stated, expected = getattr(recipe.augment, name), getattr(own, name)
+            if stated and not all(map(partial(math.isclose, abs_tol=1e-3), stated, expected)):
+                logger.warning(
+                    "`augment.%s` = %s differs from %s of the weights: leave it out to use theirs",
+                    name,
+                    list(stated),
+                    list(expected),
+                )
+        return recipe.changed(augment=dict(recipe.augment.resolved(own)))
 
 
 def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
@@ -61,7 +97,8 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
         _check_own_pool(recipe, network)
         notes = [STRIDE_REMOVED] if trained != architecture else []
     same_classes = checkpoint.class_names in (None, tuple(classes))
-    return Built(network, [*_take_over(network, weights, same_classes), *notes])
+    notes = [*_take_over(network, weights, same_classes), *notes]
+    return Built(network, notes, checkpoint.preprocessing, has_own_pool=_pool_note(weights) in notes)
 
 
 def freeze(network: nn.Module, parts: Iterable[str]) -> None:
@@ -167,7 +204,7 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
     own_classifier = network.pool.output == "scores"
     if not misfits(network.pool, pool) and (same_classes or not own_classifier):
         network.pool.load_state_dict(pool, strict=False)
-        notes += [f"pool from {path}"] if pool else []
+        notes += [_pool_note(path)] if pool else []
     elif network.pool.state_dict():
         notes.append(f"a new pool: the one in {path} is different")
     if same_classes and not misfits(network.classifier, classifier):
@@ -177,6 +214,10 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
         network.classifier.load_state_dict(classifier, strict=False)
         return [*notes, f"hidden layers from {path}, and a new last layer"]
     return [*notes, "a new classifier"]
+
+
+def _pool_note(path: str) -> str:
+    return f"pool from {path}"
 
 
 def _part(state: Any, name: str) -> dict[str, Tensor]:

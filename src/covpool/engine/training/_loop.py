@@ -68,22 +68,23 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric.launch()
     _check_strategy(fabric, recipe)
     _in_first_process(fabric, lambda: check_run_folder(run, resume=resume))
-    recipe = recipe.changed(data=split_of_weights(recipe))
-    splits = open_data(recipe.data)
-    if recipe.init.weights and is_checkpoint(recipe.init.weights):
-        check_same_split(read_checkpoint(recipe.init.weights), splits)
     is_saved = resume and (run / STATE_FILE).is_file()  # a run killed before its first state starts over
     restored = load_state(run / STATE_FILE) if is_saved else None
+    recipe = recipe if restored else recipe.changed(data=split_of_weights(recipe))
+    splits = open_data(recipe.data)
     if restored is not None:
         check_same_data(restored.data, splits, recipe.data.root)
+    elif recipe.init.weights and is_checkpoint(recipe.init.weights):
+        check_same_split(read_checkpoint(recipe.init.weights), splits)
     session = Session(fabric, recipe, run, splits, on_event, restored)
+    recipe = session.recipe
     # The folder is created last, so that a mistake in the data, the network or the optimizer leaves no files.
     _in_first_process(fabric, lambda: remove_partial_files(run) if resume else claim_run_folder(run, recipe))
     session.begin()
     try:
         with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
             if restored is None:
-                init_pool_from_data(session)
+                init_pool_from_data(session, requests)
             for stage in resolve_stages(recipe):
                 if session.position.epoch < stage.end:
                     StageTraining(session, stage, requests).run()

@@ -1,25 +1,60 @@
-"""Pools initialized from data: descriptors of training images, collected before the first step."""
+"""Pools initialized from data: features of training images, computed before the first step."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.data.pipeline import TrainBatches
+from covpool._progress import OnProgress
+from covpool.data.pipeline import EvalBatches, Share, TrainBatches
+from covpool.engine._devices import summed
+from covpool.engine._infer import infer, select_rows, with_progress
+from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._session import Session
 from covpool.models import Network
 
 BATCH_SIZE = 16
 
 
-def init_pool_from_data(session: Session) -> None:
-    """Initialize the pool from descriptors if the recipe sets `init.pool_from_data`."""
+def init_pool_from_data(session: Session, requests: StopRequests) -> None:
+    """Initialize the pool as the recipe says: its reduction (`init.reduction`), then itself (`init.pool_from_data`)."""
     settings, pool = session.recipe.init, session.network.pool
+    if settings.reduction == "pca" and pool.has_reduction and not session.has_own_pool:
+        session.network.to(session.fabric.device)
+        features = _TrainFeatures(session, partial(session.report_preparing, requests))
+        pool.init_reduction(features, summed=partial(summed, session.fabric))
     if not settings.pool_from_data:
         return
     start = getattr(pool, "init_from", None)
     if start is None:
         raise CovpoolError(f"`init.pool_from_data`: {type(pool).__name__} is not initialized from data: leave it out")
     start(collect_descriptors(session, settings.descriptors))
+
+
+class _TrainFeatures:
+    """The features of this process's share of the training images, without augmentation; can be read several times."""
+
+    def __init__(self, session: Session, on_progress: OnProgress) -> None:
+        self._session, self._on_progress, fabric = session, on_progress, session.fabric
+        self._batches = EvalBatches(
+            session.splits.train,
+            session.augment,
+            session.recipe.data,
+            batch_size=session.recipe.evaluate.batch_size or BATCH_SIZE,
+            share=Share(fabric.world_size, fabric.global_rank),
+            device=fabric.device,
+            on_progress=on_progress,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        network = self._session.network
+        batches = with_progress(self._batches, "principal axes", self._on_progress)
+        readable = select_rows(batches, lambda batch: (batch.index >= 0) & ~batch.broken)
+        for found in infer(network, readable, network.forward_features):
+            yield found.outputs[0]
 
 
 @torch.no_grad()
@@ -29,11 +64,12 @@ def collect_descriptors(session: Session, count: int) -> Tensor:  # -> (at most 
     Every process takes the same images, so that all have the same pool.
     """
     network = session.network.to(session.fabric.device).eval()
-    network.pool.train()  # the batch norm of a new reduction has no statistics for evaluation mode yet
+    # The batch norm of a new reduction has no statistics for evaluation mode yet, unless they come from data.
+    network.pool.train(session.recipe.init.reduction == "random")
     images = session.splits.train
     batches = TrainBatches(
         images,
-        session.recipe.augment,
+        session.augment,
         session.recipe.data.changed(cache="none"),  # a cache would decode all images
         batch_size=min(BATCH_SIZE, len(images)),
         seed=session.recipe.seed,

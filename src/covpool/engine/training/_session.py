@@ -21,6 +21,7 @@ from covpool.engine._infer import compute_scores
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
 from covpool.engine.training._build import Built, build_network
+from covpool.engine.training._interrupt import Stopped, StopRequests
 from covpool.engine.training._log import Event, Log
 from covpool.engine.training._run_folder import BEST_CHECKPOINT
 from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, TrainingState, collect, save_state
@@ -37,7 +38,7 @@ class Session:
 
     Args:
         fabric: Devices, precision and strategy; launched.
-        recipe: The recipe of the training.
+        recipe: The recipe of the training. What it leaves to the network is filled in.
         run: The folder of the run.
         splits: The training set and the test set.
         on_event: Receives the events, in the first process only.
@@ -53,11 +54,13 @@ class Session:
         on_event: OnEvent,
         restored: TrainingState | None = None,
     ) -> None:
-        self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
+        self.fabric, self.run, self.splits = fabric, run, splits
         self.is_sharded = is_sharded(fabric)
         torch.manual_seed(recipe.seed)
         built = _build(recipe, splits, restored)
-        self.network, self.notes = built.network, built.notes
+        self.network, self.notes, self.has_own_pool = built.network, built.notes, built.has_own_pool
+        self.recipe = built.resolve_inputs(recipe, quiet=restored is not None or not fabric.is_global_zero)
+        self.augment = self.recipe.augment.complete()
         if recipe.train.channels_last:
             self.network.to(memory_format=torch.channels_last)
         if recipe.train.sync_norms and fabric.world_size > 1:
@@ -104,7 +107,7 @@ class Session:
         if self._test is None:
             self._test = EvalBatches(
                 self.splits.test,
-                self.recipe.augment,
+                self.augment,
                 self.recipe.data,
                 batch_size=size,
                 share=Share(self.fabric.world_size, self.fabric.global_rank),
@@ -124,7 +127,19 @@ class Session:
             ) from error
 
     def report_caching(self, what: str, done: int, count: int) -> None:
-        self.emit({"event": "caching", "done": done, "count": count}, logged=False)
+        self.emit({"event": "caching", "what": what, "done": done, "count": count}, logged=False)
+
+    def report_preparing(self, requests: StopRequests, what: str, done: int, count: int) -> None:
+        """Report progress, and stop if the user asked for it: there is nothing to save before the first step.
+
+        Several processes do not stop here, because the others would wait for the one that does.
+        """
+        self.report_caching(what, done, count)
+        if requests.asked and self.fabric.world_size == 1:
+            raise self.stopped()
+
+    def stopped(self) -> Stopped:
+        return Stopped(f"stopped at step {self.position.step}: `covpool train --resume {self.run}` continues it")
 
     def report_stopping(self) -> None:
         self.emit({"event": "stopping"}, logged=False)
@@ -151,7 +166,7 @@ class Session:
                 network,
                 self.run / name,
                 class_names=self.splits.train.classes,
-                preprocessing=preprocessing(recipe.augment),
+                preprocessing=preprocessing(self.augment),
                 evaluation=EvaluationSettings(crops=recipe.evaluate.crops, flip=recipe.evaluate.flip),
                 data=self._data,
                 training={"recipe": recipe.model_dump(mode="json"), **about},

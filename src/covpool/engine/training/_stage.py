@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import torch
@@ -13,7 +14,7 @@ from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
 from covpool.engine.evaluation._metrics import accuracies
 from covpool.engine.training._build import count_learning, freeze, set_training
-from covpool.engine.training._interrupt import Stopped, StopRequests
+from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._meter import NAMES, Meter, means
 from covpool.engine.training._optimizer import make_optimizer, set_lr
 from covpool.engine.training._run_folder import BEST_CHECKPOINT, LAST_CHECKPOINT
@@ -42,13 +43,13 @@ class StageTraining:
         self.micro_batch = _micro_batch(self.settings.batch_size, self.settings.accumulate, self.fabric.world_size)
         self.batches = TrainBatches(
             session.splits.train,
-            self.recipe.augment,
+            session.augment,
             self.recipe.data,
             batch_size=self.micro_batch,
             share=Share(self.fabric.world_size, self.fabric.global_rank),
             seed=self.recipe.seed,
             device=self.fabric.device,
-            on_progress=self._report_caching,
+            on_progress=partial(session.report_preparing, requests),
         )
         self.steps_per_epoch = self.batches.steps_per_epoch // self.settings.accumulate
         if not self.steps_per_epoch:
@@ -190,21 +191,7 @@ class StageTraining:
         if asked:
             if self.position.step_in_epoch:
                 self._save()
-            raise self._stopped()
-
-    def _report_caching(self, what: str, done: int, count: int) -> None:
-        """Report progress, and stop if the user asked for it: there is nothing to save before the first step.
-
-        Several processes do not stop here, because the others would wait for the one that does.
-        """
-        self.session.report_caching(what, done, count)
-        if self.requests.asked and self.fabric.world_size == 1:
-            raise self._stopped()
-
-    def _stopped(self) -> Stopped:
-        return Stopped(
-            f"stopped at step {self.position.step}: `covpool train --resume {self.session.run}` continues it"
-        )
+            raise self.session.stopped()
 
 
 def _micro_batch(batch_size: int, accumulate: int, processes: int) -> int:

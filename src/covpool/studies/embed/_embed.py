@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import covpool
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, discard
-from covpool.data import UNKNOWN, Augment, BrokenImage, Data, Images, Paths
+from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
 from covpool.data.pipeline import Batch, EvalBatches, preprocessing
 from covpool.engine import with_progress
 from covpool.engine.evaluation import file_digest
@@ -47,7 +47,7 @@ def embed(
     """
     check_output(out)
 
-    def batches(chosen: Images, augment: Augment, what: str) -> Iterable[Batch]:
+    def batches(chosen: Images, augment: ResolvedAugment, what: str) -> Iterable[Batch]:
         made = EvalBatches(chosen, augment, data or Data(), batch_size=batch_size, device=device)
         return with_progress(made, what, on_progress)
 

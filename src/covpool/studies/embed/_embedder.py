@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from covpool._errors import CovpoolError
 from covpool._settings import Options, Settings
-from covpool.data import Augment
+from covpool.data import ResolvedAugment
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
@@ -77,7 +77,7 @@ class Embedder:
     """
 
     network: Network
-    augment: Augment
+    augment: ResolvedAugment
     unit_length: bool = True
 
     @staticmethod
@@ -132,7 +132,7 @@ class Started:
 
 def start_embedder(
     settings: FrozenBackbone,
-    batches: Callable[[Augment], Iterable[Batch]],
+    batches: Callable[[ResolvedAugment], Iterable[Batch]],
     *,
     device: str,
     unit_length: bool = True,
@@ -150,7 +150,7 @@ def start_embedder(
         network = _build(settings).to(device).eval()
     found = input_settings(settings.backbone, settings.weights or None)
     found = found.at_size(settings.size) if settings.size else found
-    augment = Augment(
+    augment = ResolvedAugment(
         size=found.size, resize=(found.resize,), mean=found.mean, std=found.std, interpolation=found.interpolation
     )
     kept = [(one.outputs[0].cpu(), one.batch.index) for one in infer(network.features, _readable(batches(augment)))]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
-from covpool.data import Augment, Images
+from covpool.data import Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, input_settings, make_features, previous_block
@@ -64,10 +64,10 @@ class TappedBackbone:
         self.taps = self._find_taps()
         self.sizes = self._find_sizes()
 
-    def augment(self, size: int) -> Augment:
+    def augment(self, size: int) -> ResolvedAugment:
         """How test images become inputs of this size."""
         found = self.inputs if size == self.inputs.size else self.inputs.at_size(size)
-        return Augment(
+        return ResolvedAugment(
             size=found.size,
             resize=(found.resize,),
             mean=found.mean,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool.data import Augment
+from covpool.data import ResolvedAugment
 from covpool.data.pipeline import data_split, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import SCORES_FILE, Evaluation, SavedScores, save_scores
@@ -35,7 +35,7 @@ class Outcome:
     """
 
     network: Network
-    augment: Augment
+    augment: ResolvedAugment
     fitted: FittedPool
     trials: tuple[Trial, ...]
     seconds: float

@@ -4,7 +4,7 @@ from torch import Tensor
 
 import covpool
 from covpool._progress import OnProgress
-from covpool.data import Augment, Images
+from covpool.data import Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
 from covpool.engine import compute_scores, with_progress
 from covpool.models import Backbone, Network
@@ -39,7 +39,7 @@ def build_network(settings: Fit, features: Backbone, fitted: FittedPool, classes
 
 
 def score_test_set(
-    network: Network, images: Images, augment: Augment, settings: Fit, on_progress: OnProgress
+    network: Network, images: Images, augment: ResolvedAugment, settings: Fit, on_progress: OnProgress
 ) -> tuple[Tensor, Tensor]:  # (n, classes), (n,)
     """Compute the logits and targets of the test images with the network itself."""
     device = next(network.parameters()).device

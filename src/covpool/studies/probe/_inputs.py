@@ -11,11 +11,11 @@ import torch
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
-from covpool.data import Augment, Images
+from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
-from covpool.models import Backbone, input_settings, make_features
+from covpool.models import Backbone, InputSettings, make_features
 from covpool.pools import pool_info
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies.probe._fit import HeadSpec
@@ -82,19 +82,17 @@ def _width(pool: str, wanted: int, channels: int) -> int | None:
     return width if 0 < width < channels and pool_info(pool).size != "c" else None
 
 
-def resolved_augment(settings: Probe) -> Augment:
-    """Return how an image becomes an input: as the backbone expects it where the settings do not say otherwise."""
-    own = input_settings(settings.backbone, settings.weights or None)
-    given = {name: getattr(settings.augment, name) for name in settings.augment.model_fields_set}
-    own = own.at_size(settings.size or given.get("size", own.size))
-    return Augment(**{**vars(own), "resize": (own.resize,), **given, "size": own.size})
+def resolve_inputs(settings: Probe, own: InputSettings) -> Probe:
+    """Fill in how an image becomes an input: as the backbone expects it where the settings do not say otherwise."""
+    stated = settings.augment.changed(size=settings.size or settings.augment.size)
+    return settings.changed(augment=dict(stated.resolved(own)))
 
 
 def make_maps(
     settings: Probe, splits: Splits, backbone: Backbone, device: torch.device, on_progress: OnProgress
 ) -> tuple[Maps, Maps]:
     """Compute the feature maps of the training images and their flipped copies, and of the test images."""
-    augment = resolved_augment(settings)
+    augment = settings.augment.complete()
     size = IMAGES.get(device.type, 64)
     if device.type == "cpu":
         backbone.to(memory_format=torch.channels_last)  # halves the time of MobileNetV2
@@ -122,9 +120,8 @@ def _features(settings: Probe) -> dict[str, Any]:
     """Return everything that the features of an image depend on."""
     told = settings.model_dump(mode="json")
     digest = file_digest(Path(settings.weights)) if settings.weights else ""
-    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps")
-    augment = resolved_augment(settings).model_dump(mode="json")
-    return {"weights": digest, "augment": augment, **{name: told[name] for name in names}}
+    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
+    return {"weights": digest, **{name: told[name] for name in names}}
 
 
 def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:

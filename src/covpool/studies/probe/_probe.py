@@ -7,7 +7,15 @@ import torch
 from covpool._progress import OnProgress, discard
 from covpool.data.sets import open_data
 from covpool.studies.probe._convex import RANDOM_POOLS, run_convex
-from covpool.studies.probe._inputs import Measure, ProbeInputs, make_backbone, make_heads, make_maps, settings_key
+from covpool.studies.probe._inputs import (
+    Measure,
+    ProbeInputs,
+    make_backbone,
+    make_heads,
+    make_maps,
+    resolve_inputs,
+    settings_key,
+)
 from covpool.studies.probe._result import ProbeResult
 from covpool.studies.probe._settings import Probe
 from covpool.studies.probe._sgd import run_sgd
@@ -44,6 +52,7 @@ def probe(
     device = torch.device(device)
     splits = open_data(settings.data)
     backbone = make_backbone(settings).to(device)
+    settings = resolve_inputs(settings, backbone.input_settings)
     heads = make_heads(settings, backbone, len(splits.train.classes))
     key = settings_key(settings, splits, device)
     found = {(run.pool, run.seed): run for run in known if run.key == key and not run.failed}
