@@ -37,10 +37,10 @@ def test_table_accuracy_and_files(out: Path) -> None:
     assert "Choice by cross-validation" in page and "Learning curves" not in page and "not finished" not in page
 
 
-def test_the_report_can_be_written_again(out: Path) -> None:
+def test_the_report_can_be_written_again(out: Path, root: Path) -> None:
     (out / "report.html").unlink()
-    result = run("report", out, "--device", "cpu")
-    assert result.exit_code == 0 and (out / "report.html").is_file()
+    result = run("report", out, "--device", "cpu", "--root", root)
+    assert result.exit_code == 0 and (out / "report.html").is_file(), result.output
 
 
 def test_a_fit_is_predicted_evaluated_exported_and_fine_tuned(out: Path, root: Path, tmp_path: Path) -> None:

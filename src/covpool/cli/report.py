@@ -25,10 +25,9 @@ def command(
 
     require("jinja2", "train")
     from covpool.data.sets import open_data
-    from covpool.recipe import RECIPE_FILE, read_recipe
-    from covpool.report import write_report
+    from covpool.report import read_run_recipe, write_report
 
-    moved = open_data(read_recipe(run / RECIPE_FILE, [f"data.root={root}"]).data) if root else None
+    moved = open_data(read_run_recipe(run).data.changed(root=root)) if root else None
     console = Console()
     with console.status("evaluating the test images"):
         path = write_report(run, splits=moved, device=chosen_device(device) if device else "auto")

@@ -11,4 +11,5 @@ from covpool.report._page import render_page as render_page
 from covpool.report._predictions import predict_test_set as predict_test_set
 from covpool.report._spectra import sample_spectra as sample_spectra
 from covpool.report._write import REPORT_FILE as REPORT_FILE
+from covpool.report._write import read_run_recipe as read_run_recipe
 from covpool.report._write import write_report as write_report

@@ -41,7 +41,7 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
     Returns:
         The path of the page, RUN/report.html.
     """
-    recipe, history = _read_recipe(run), History.read(run)
+    recipe, history = read_run_recipe(run), History.read(run)
     device = _choose_device(recipe) if device == "auto" else device
     checkpoint = attempt(lambda: LoadedCheckpoint.read(find_checkpoint(run), device))
     data = attempt(lambda: splits or open_data(recipe.data))
@@ -71,7 +71,7 @@ def _choose_device(recipe: Recipe) -> str:
     return "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
 
 
-def _read_recipe(run: Path) -> Recipe:
+def read_run_recipe(run: Path) -> Recipe:
     """The recipe of a training, or the one that describes the data and the network of a fit."""
     if (run / RECIPE_FILE).is_file():
         return read_recipe(run / RECIPE_FILE)
