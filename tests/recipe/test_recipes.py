@@ -18,7 +18,7 @@ from covpool.recipe._stages import resolve_stages
 from covpool.studies.sweep._axes import grid, read_axes
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
-FOLDERS = ("finetune", "pack-", "demo")  # prefixes of recipes for a folder of images
+FOLDERS = ("finetune", "pack-")  # prefixes of recipes for a folder of images
 
 
 @pytest.mark.parametrize("name", list_recipes())

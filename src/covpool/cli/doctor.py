@@ -15,7 +15,6 @@ OPTIONAL = {
     "torchvision": "backbones, transforms (models)",
     "safetensors": "checkpoints (models)",
     "matplotlib": "plots (plots)",
-    "scikit-image": "images of the demo (plots)",
     "lightning": "training (train)",
     "scikit-learn": "linear SVMs (train)",
     "jinja2": "reports (train)",

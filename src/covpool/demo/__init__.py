@@ -1,10 +1,16 @@
-"""The demo: average and covariance pooling compared on real images, from scratch, in minutes on a CPU."""
+"""The demo: pools compared on the features of a frozen network and on sequences, in minutes on a CPU."""
 
-from covpool.demo._folder import PAGE as PAGE
-from covpool.demo._folder import PLOT as PLOT
-from covpool.demo._folder import conclude as conclude
-from covpool.demo._folder import prepare as prepare
-from covpool.demo._results import PoolResult as PoolResult
-from covpool.demo._results import verdict as verdict
-from covpool.demo._trainings import Training as Training
-from covpool.demo._trainings import train_all as train_all
+from covpool.demo._compare import CLAIMED as CLAIMED
+from covpool.demo._compare import Comparison as Comparison
+from covpool.demo._compare import MethodResult as MethodResult
+from covpool.demo._compare import choose as choose
+from covpool.demo._compare import evaluate as evaluate
+from covpool.demo._compare import verdict as verdict
+from covpool.demo._tasks import Task as Task
+from covpool.demo._tasks import characters as characters
+from covpool.demo._tasks import digits as digits
+from covpool.demo._tasks import folder as folder
+from covpool.demo._write import PAGE as PAGE
+from covpool.demo._write import PLOT as PLOT
+from covpool.demo._write import check_folder as check_folder
+from covpool.demo._write import write_results as write_results

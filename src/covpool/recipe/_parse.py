@@ -43,8 +43,8 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 def read_about(source: str | Path) -> str:
     """Return the text `about` of a recipe, without reading or checking its other settings.
 
-    >>> read_about("demo").split()[0]
-    'The'
+    >>> read_about("pack-dtd10").split()[0]
+    'Textures'
     """
     return str(read_tables(source).get("about", ""))
 
