@@ -6,7 +6,7 @@ from covpool.bench._every_operation import every_operation
 from layers import SOURCE, exported
 
 NOT_MEASURED = {  # not applied to features, or parts of other operations
-    *("PRECISIONS", "Precision", "ROOT_BACKWARDS", "RootBackward", "at_least_float32", "draw_sketch", "eigh"),
+    *("PRECISIONS", "Precision", "RootBackward", "at_least_float32", "draw_sketch", "eigh"),
     *("in_autocast", "l2_normalize", "outside_autocast", "product"),
     *("reference", "tf32_allowed", "unit_length"),
 }

@@ -4,7 +4,6 @@ from covpool.kernels.precision import PRECISIONS as PRECISIONS
 from covpool.kernels.precision import Precision as Precision
 from covpool.ops import reference as reference
 from covpool.ops._backend import tf32_allowed as tf32_allowed
-from covpool.ops.approximate_root import ROOT_BACKWARDS as ROOT_BACKWARDS
 from covpool.ops.approximate_root import RootBackward as RootBackward
 from covpool.ops.clip_eigh import clip_eigh as clip_eigh
 from covpool.ops.covariance import covariance as covariance

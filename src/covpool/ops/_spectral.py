@@ -3,6 +3,7 @@
 For Z = U f(L) U^T the derivative in a symmetric direction H is U (f[i, j] o (U^T H U)) U^T, and it is its own adjoint.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -10,11 +11,12 @@ from torch import Tensor
 
 from covpool._errors import UnsupportedError
 from covpool.ops import _divided_differences
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, keep
 from covpool.ops.precision import outside_autocast
 from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import symmetrize
 
+Derivative = Callable[..., Tensor]
 SpectralKind = Literal["power", "power_released", "log", "vn_mle"]
 
 
@@ -107,6 +109,32 @@ class SpectralFunction(Differentiable):
         if dalpha is not None:
             dz = dz + dalpha * compose(u, slope_in_alpha(eigenvalues, alpha))
         return once(dz, a, alpha)
+
+
+class ByDecomposition(Differentiable):
+    """The value z of a function of a, found through a decomposition of a; once differentiable.
+
+    `derivative(h, values, u, v)` is the derivative in the direction h, which must be its own adjoint.
+    """
+
+    @staticmethod
+    def forward(a: Tensor, z: Tensor, values: Tensor, u: Tensor, v: Tensor | None, derivative: Derivative) -> Tensor:
+        return z.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        a, _, values, u, v, ctx.derivative = inputs
+        keep(ctx, a, values, u, v)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        with outside_autocast(g):
+            return ByDecomposition.tangent(ctx, g), None, None, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, h: Tensor, *_: Any) -> Tensor:
+        a, *decomposition = ctx.saved_tensors
+        return once(ctx.derivative(h, *decomposition), a, None)
 
 
 class _Once(Differentiable):

@@ -1,45 +1,24 @@
 """Eigenvalues of symmetric matrices clipped to an interval (ReEig), and the logarithm of the result (LogEig)."""
 
-from typing import Any
+from functools import partial
 
 from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
 from covpool.ops import _divided_differences
-from covpool.ops._autograd import Differentiable
-from covpool.ops._spectral import compose, once, rotate
+from covpool.ops._spectral import ByDecomposition, compose, rotate
 from covpool.ops.eigh import eigh
-from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.precision import full_precision
 from covpool.ops.symmetric import symmetrize
 
 
-def _derivative(eigenvalues: Tensor, u: Tensor, h: Tensor, low: float, high: float, log: bool) -> Tensor:
+def _derivative(h: Tensor, eigenvalues: Tensor, u: Tensor, _: None, *, low: float, high: float, log: bool) -> Tensor:
     """U (D o (U^T sym(H) U)) U^T; the divided differences of a composition are products of those of its parts."""
     d = _divided_differences.of_clip(eigenvalues, low, high)
     if log:
         d = d * _divided_differences.of_log(eigenvalues.clamp(low, high))
     return u @ (d * rotate(u, h)) @ u.mT
-
-
-class _Clip(Differentiable):
-    """U f(L) U^T for a given decomposition of s, f(l) = clip(l) or log(clip(l)); once differentiable."""
-
-    @staticmethod
-    def forward(s: Tensor, eigenvalues: Tensor, u: Tensor, low: float, high: float, log: bool) -> Tensor:
-        clipped = eigenvalues.clamp(low, high)
-        return compose(u, clipped.log() if log else clipped)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        s, eigenvalues, u = ctx.saved_tensors
-        with outside_autocast(g):
-            return once(_derivative(eigenvalues, u, g, *ctx.options), s, None), None, None, None, None, None
-
-    @staticmethod
-    def tangent(ctx: Any, ds: Tensor, *_: None) -> Tensor:
-        s, eigenvalues, u = ctx.saved_tensors
-        return once(_derivative(eigenvalues, u, ds, *ctx.options), s, None)
 
 
 @full_precision
@@ -72,7 +51,10 @@ def clip_eigh(
     check_bounds(low, high)
     s = symmetrize(a)
     eigenvalues, u = eigh(s.detach())
-    z: Tensor = _Clip.call(s, eigenvalues, u, low, high, log)
+    clipped = eigenvalues.clamp(low, high)
+    value = compose(u, clipped.log() if log else clipped)
+    derivative = partial(_derivative, low=low, high=high, log=log)
+    z: Tensor = ByDecomposition.call(s, value, eigenvalues, u, None, derivative)
     return z
 
 

@@ -1,16 +1,15 @@
 """Powers of the singular values of a square matrix, exactly."""
 
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool.ops import _divided_differences
-from covpool.ops._autograd import Differentiable
-from covpool.ops._spectral import eps_of, once
+from covpool.ops._spectral import ByDecomposition, eps_of
 from covpool.ops.powm_eigh import check_alpha
-from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.precision import full_precision
 from covpool.ops.safe_division import one_if_zero
 from covpool.ops.symmetric import symmetrize
 
@@ -39,16 +38,18 @@ def powm_svd(
     [[0.0, 2.0], [-3.0, 0.0]]
     """
     check_square("a", a)
-    power = check_alpha(alpha, a)
+    check_alpha(alpha, a)
     # the solver fails on a whole batch if one item has a NaN
     finite = (a.detach() * 0).sum((-2, -1), keepdim=True) == 0
     u, s, vh = torch.linalg.svd(torch.where(finite, a.detach(), 0))
     s = torch.where(s <= eps_of(s[..., :1]) * a.shape[-1], 0, s)
-    z: Tensor = _SingularPower.call(a, torch.where(finite.squeeze(-1), s, torch.nan), u, vh, power)
+    s = torch.where(finite.squeeze(-1), s, torch.nan)
+    value = (u * (s**alpha).unsqueeze(-2)) @ vh
+    z: Tensor = ByDecomposition.call(a, value, s, u, vh, partial(_derivative, alpha=alpha))
     return z
 
 
-def _derivative(s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor, h: Tensor) -> Tensor:
+def _derivative(h: Tensor, s: Tensor, u: Tensor, vh: Tensor, *, alpha: float) -> Tensor:
     """The derivative in the direction h, which is its own adjoint.
 
     In the bases of U and V, symmetric directions are scaled by (f_i - f_j) / (s_i - s_j) and skew-symmetric ones by
@@ -59,23 +60,4 @@ def _derivative(s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor, h: Tensor) -> T
     sums = s.unsqueeze(-1) + s.unsqueeze(-2)
     skew_factor = (f.unsqueeze(-1) + f.unsqueeze(-2)) / one_if_zero(sums)
     even = symmetrize(m)
-    return u @ (_divided_differences.of_power(s, alpha) * even + skew_factor * (m - even)) @ vh
-
-
-class _SingularPower(Differentiable):
-    """U s^alpha V^T for a given decomposition of a; once differentiable."""
-
-    @staticmethod
-    def forward(a: Tensor, s: Tensor, u: Tensor, vh: Tensor, alpha: Tensor) -> Tensor:
-        return (u * (s**alpha).unsqueeze(-2)) @ vh
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        a, s, u, vh, alpha = ctx.saved_tensors
-        with outside_autocast(g):
-            return once(_derivative(s, u, vh, alpha, g), a, None), None, None, None, None
-
-    @staticmethod
-    def tangent(ctx: Any, da: Tensor, *_: Any) -> Tensor:
-        a, s, u, vh, alpha = ctx.saved_tensors
-        return once(_derivative(s, u, vh, alpha, da), a, None)
+    return u @ (_divided_differences.of_power(s, check_alpha(alpha, s)) * even + skew_factor * (m - even)) @ vh

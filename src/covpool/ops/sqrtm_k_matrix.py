@@ -1,21 +1,18 @@
 """The square root of a symmetric matrix, differentiated through its eigenvectors with the matrix K."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_square
-from covpool.ops._autograd import Differentiable
-from covpool.ops._spectral import compose, once, rotate
+from covpool.ops._spectral import ByDecomposition, compose, rotate
 from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import null_threshold
-from covpool.ops.precision import full_precision, outside_autocast
+from covpool.ops.precision import full_precision
 from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.symmetric import symmetrize
 
 
-def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
+def _derivative(h: Tensor, roots: Tensor, u: Tensor, _: None) -> Tensor:
     """U (K^T o (U^T dl/dU) + diag(dl/dL)) U^T, symmetrised, with dl/dU = 2 sym(H) U L^(1/2).
 
     It is also the forward derivative, because the map is its own adjoint.
@@ -26,25 +23,6 @@ def _derivative(roots: Tensor, u: Tensor, h: Tensor) -> Tensor:
     through_vectors = symmetrize(k * (2 * h * roots.unsqueeze(-2)))
     through_values = torch.diag_embed(0.5 * reciprocal_or_zero(roots) * h.diagonal(dim1=-2, dim2=-1))
     return u @ (through_vectors + through_values) @ u.mT
-
-
-class _Root(Differentiable):
-    """U L^(1/2) U^T for a given decomposition of s; once differentiable."""
-
-    @staticmethod
-    def forward(s: Tensor, roots: Tensor, u: Tensor) -> Tensor:
-        return compose(u, roots)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        s, roots, u = ctx.saved_tensors
-        with outside_autocast(g):
-            return once(_derivative(roots, u, g), s, None), None, None
-
-    @staticmethod
-    def tangent(ctx: Any, ds: Tensor, *_: None) -> Tensor:
-        s, roots, u = ctx.saved_tensors
-        return once(_derivative(roots, u, ds), s, None)
 
 
 @full_precision
@@ -77,5 +55,6 @@ def sqrtm_k_matrix(
     s = symmetrize(a)
     eigenvalues, u = eigh(s.detach())
     null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
-    z: Tensor = _Root.call(s, torch.where(null, 0, eigenvalues).sqrt(), u)
+    roots = torch.where(null, 0, eigenvalues).sqrt()
+    z: Tensor = ByDecomposition.call(s, compose(u, roots), roots, u, None, _derivative)
     return z
