@@ -9,7 +9,7 @@ def test_events_are_shown() -> None:
     screen = io.StringIO()
     with TrainingBar(Console(file=screen, width=160)) as bar:
         bar({"event": "stage", "step": 0, "total_steps": 20, "notes": ["the backbone from file.pth"]})
-        bar({"event": "caching", "step": 0, "done": 3, "count": 3})
+        bar({"event": "caching", "what": "decoding images", "step": 0, "done": 3, "count": 3})
         bar({"event": "tick", "step": 10, "epoch": 1})
         speeds = {"images_per_s": 100.0, "compute_images_per_s": 900.0}
         bar({"event": "step", "step": 10, "epoch": 1, "loss": 1.5, "accuracy": 0.25, **speeds})
