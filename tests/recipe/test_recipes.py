@@ -45,7 +45,6 @@ def test_weights_come_from_a_recipe_of_ours(name: str) -> None:
 
 NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear")
 INPUTS = {  # beginnings of names, and how these recipes resize, crop and normalize
-    "demo": (48, (), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2), "bilinear"),
     "pack-": (128, (128,), *NORMAL),
     "pack-dtd10": (224, (224,), *NORMAL),
     "finetune-": (448, (448,), *NORMAL),

@@ -13,7 +13,7 @@ Encoder = Callable[[Samples], Tensor]  # samples -> (n, d)
 FIRST_ORDER = "avg"
 POOLS = (FIRST_ORDER, "cov", "isqrt", "gaussian")
 CONTROLS = ("mean_std", "rbf")
-KERNEL_WIDTHS = (0.25, 1.0, 4.0, 16.0)  # of the RBF kernel, relative to the median squared distance
+KERNEL_WIDTHS = (0.0625, 0.25, 1.0, 4.0, 16.0)  # of the RBF kernel, relative to the median squared distance
 MOST_CHANNELS = 128  # that second-order pools take without a reduction
 JITTER = 1e-6  # added to the diagonal of the kernel matrix, whose entries are at most 1, so that its factor exists
 

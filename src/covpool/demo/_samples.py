@@ -62,9 +62,7 @@ def image_samples(
         on_progress: Called after every batch.
     """
     backbone = make_features(BACKBONE, levels=levels, keep_last_stride=True, weights=weights or None)
-    resize = (settings.resize,)
-    augment = Augment(size=settings.size, resize=resize, mean=settings.mean, std=settings.std)
-    batches = EvalBatches(images, augment, Data(workers=0), batch_size=AT_ONCE)
+    batches = EvalBatches(images, Augment().resolved(settings), Data(workers=0), batch_size=AT_ONCE)
     kept: dict[str, list[Tensor]] = {level: [] for level in levels}
     for found in infer(backbone, with_progress(batches, f"features of {len(images)} images", on_progress)):
         for level, features in zip(levels, found.outputs[0], strict=True):
