@@ -71,6 +71,12 @@ def test_missing_packages_end_in_the_pip_command(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "out").exists()
 
 
+def test_mistakes_in_the_folder_are_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_stand_ins(tmp_path / "packages", monkeypatch)
+    monkeypatch.setattr("covpool.demo.characters", None)  # would fail if it were called
+    assert "nowhere" in refused("demo", tmp_path / "nowhere", "--out", tmp_path / "out")
+
+
 def test_ctrl_c_keeps_the_finished_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_stand_ins(tmp_path / "packages", monkeypatch)
 

@@ -39,11 +39,23 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
 
     for module, extra in (("lightning.fabric", "train"), ("torchvision", "models"), ("matplotlib", "plots")):
         require(module, extra)
-    from covpool.demo import CLAIMED, PAGE, PLOT, characters, check_folder, choose, digits, evaluate, write_results
+    from covpool.demo import (
+        CLAIMED,
+        PAGE,
+        PLOT,
+        characters,
+        check_folder,
+        check_inputs,
+        choose,
+        digits,
+        evaluate,
+        write_results,
+    )
     from covpool.demo import folder as own_images
 
     console, start = Console(), time.perf_counter()
     check_folder(out)
+    check_inputs(folder)
     parts: list[Callable[[OnProgress], Task]] = [characters, digits]
     if folder:
         parts.append(partial(own_images, folder))

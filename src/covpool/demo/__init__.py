@@ -8,6 +8,7 @@ from covpool.demo._compare import evaluate as evaluate
 from covpool.demo._compare import verdict as verdict
 from covpool.demo._tasks import Task as Task
 from covpool.demo._tasks import characters as characters
+from covpool.demo._tasks import check_inputs as check_inputs
 from covpool.demo._tasks import digits as digits
 from covpool.demo._tasks import folder as folder
 from covpool.demo._write import PAGE as PAGE

@@ -52,6 +52,14 @@ class Task:
     examples: tuple[Path, ...] = ()
 
 
+def check_inputs(images: Path | None) -> None:
+    """Find missing packages and mistakes in the user's folder before the work begins."""
+    for file in (CHARACTERS, WEIGHTS, DIGITS):
+        locate(*file)
+    if images is not None:
+        open_data(Data(root=str(images)))
+
+
 def characters(on_progress: OnProgress = discard) -> Task:
     """62 handwritten characters, as feature maps of a frozen MobileNetV2 at 128 pixels."""
     root, weights = locate(*CHARACTERS), str(locate(*WEIGHTS))
