@@ -36,7 +36,7 @@ class Coordinates:
     @staticmethod
     def of(z: Tensor) -> "Coordinates":  # (n, d)
         """Choose the cheaper coordinates for training vectors."""
-        mean = z.mean(0, dtype=torch.float64).to(z.dtype)
+        mean = _mean(z)
         n, d = z.shape
         if d <= n:
             centred = z - mean
@@ -92,6 +92,14 @@ def _centred_gram(z: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:  # (n,
         block = (z[:, start : start + COLUMNS] - mean[start : start + COLUMNS]).to(dtype)
         gram += block @ block.mT
     return gram
+
+
+def _mean(z: Tensor) -> Tensor:  # (n, d) -> (d,)
+    """Mean of the rows, summed in float64 over blocks: torch would copy all of z to float64 first."""
+    total = torch.zeros(z.shape[1], dtype=torch.float64, device=z.device)
+    for rows in z.split(ROWS):
+        total += rows.sum(0, dtype=torch.float64)
+    return (total / len(z)).to(z.dtype)
 
 
 def _root_mean_square(squares: Tensor) -> float:

@@ -19,6 +19,7 @@ from covpool.engine.classifiers._linear import LinearClassifier
 
 TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
 ITERATIONS = 1000  # of L-BFGS at most
+ROWS = 1024  # vectors that are checked at a time
 HISTORY = 10  # pairs that L-BFGS keeps
 RESTARTS = 3  # with an empty history, if round-off ends a line search before the tolerance is reached
 
@@ -141,7 +142,7 @@ def fit_logistic(
 
 def check_targets(z: Tensor, targets: Tensor, classes: int | None) -> int:
     """Check the training vectors of a classifier and return the number of classes."""
-    if not z.isfinite().all():
+    if not all(bool(rows.isfinite().all()) for rows in z.split(ROWS)):  # isfinite of all of z would copy it
         raise CovpoolError(
             "the training vectors must be finite; got NaN or infinity: check the features with diagnostics"
         )
