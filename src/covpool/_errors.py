@@ -2,7 +2,7 @@
 
 
 class CovpoolError(ValueError):
-    """A mistake in what a user asked for: the message says what was expected, what came and what to do."""
+    """A user's mistake. The message says what was expected, what was given and what to do."""
 
     __module__ = "covpool"  # where users import it from
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool.bench._record import Record
 from covpool.engine.classifiers import fit_cross_validated
 
-# Vectors, their length, classes: CUB-200-2011 with flips behind an iSQRT-COV pool; a thousand images with flips.
+# Vectors, their length, classes: CUB-200-2011 with flips after an iSQRT-COV pool; a thousand images with flips.
 SIZES = {"cuda": (11_988, 32_896, 200), "cpu": (2_000, 32_896, 10)}
 
 

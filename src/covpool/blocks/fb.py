@@ -17,7 +17,7 @@ COMPENSATIONS: tuple[Compensation, ...] = ("inverted", "paper", "released")
 
 
 class FactorizedBilinear(nn.Module):
-    """A linear layer plus a quadratic form of low rank per output, the mean over positions of
+    """A linear layer plus a quadratic form of low rank per output, averaged over positions:
 
         y = bias + w^T x + |F x|^2,    F of `rank` x `in_features` for each output.
 
@@ -35,7 +35,7 @@ class FactorizedBilinear(nn.Module):
             does, so that only products of different inputs remain.
         compensation: How dropped paths are compensated. With q = 1 - drop, the quadratic term is multiplied in training
             and in evaluation by 1/q and 1 ("inverted"), 1 and q ("paper"), or 1/q and q ("released": both, so that
-            evaluation gives q times what training expects).
+            outputs in evaluation are q times the expected outputs in training).
 
     Shape: (b, c), (b, c, ...) or flattened maps (b, c n) -> (b, out_features), in float32 at least, as squares
     overflow in half precision.

@@ -22,7 +22,7 @@ class Data(Settings):
     """A data set in its owners' layout, and how its images are read."""
 
     name: str = "folder"
-    """Name of the data set, which stands for its layout on disk: folder, cub, imagenet and others."""
+    """Name of the data set, which implies its layout on disk: folder, cub, imagenet and others."""
     root: str = ""
     """Folder of the data set."""
     split: int = 1

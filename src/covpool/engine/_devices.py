@@ -91,12 +91,12 @@ def autocast(precision: Precision, device: torch.device | str) -> AbstractContex
 
 
 def summed(fabric: Fabric, x: Tensor) -> Tensor:
-    """Sum a tensor over all processes, each of which must call this function."""
+    """Sum a tensor over all processes. Every process must call this function."""
     return x if fabric.world_size == 1 else cast(Tensor, fabric.all_reduce(x.clone(), reduce_op="sum"))
 
 
 def gathered(fabric: Fabric, x: Tensor) -> Tensor:  # (m, ...) -> (processes * m, ...)
-    """Concatenate the tensors of all processes, each of which must call this function with the same shape.
+    """Concatenate the tensors of all processes. Every process must call this function with the same shape.
 
     Computed as a sum of zero-padded tensors, because Fabric's own gathering calls a function that torch deprecates.
     """

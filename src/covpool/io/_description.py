@@ -92,7 +92,7 @@ class DataSplit(Described):
 
 
 class TrainingRecord(Described):
-    """How far a training run had come, and how good the network was.
+    """The state of the training run when the checkpoint was saved, and its results.
 
     Attributes:
         recipe: Settings of the run, as the recipe writes them.

@@ -27,7 +27,7 @@ class AttachedArchitecture:
         pool: Name of the pool; None if it was given as an object.
         num_classes: Length of the logits.
         keep_last_stride: Whether the last down-sampling stays.
-        reduce_to: Channels after the reduction, as `attach` was asked for them.
+        reduce_to: Channels after the reduction, as given to `attach`.
         head_layers: Widths of the hidden layers in the classifier.
         head_norm: Whether these layers have batch norm.
         levels: Modules of the backbone whose outputs feed the pool.

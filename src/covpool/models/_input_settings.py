@@ -34,7 +34,7 @@ class InputSettings:
     interpolation: Interpolation = "bilinear"
 
     def at_size(self, size: int) -> "InputSettings":
-        """The same settings for another input size: the fraction of the image that the crop keeps stays.
+        """The same settings for another input size, with the same fraction of the image in the crop.
 
         >>> InputSettings(size=224, resize=256).at_size(320).resize
         366

@@ -20,7 +20,7 @@ Features = Tensor | tuple[Tensor, ...]
 class Network(nn.Module):
     """An image classifier in three parts: logits = classifier(pool(features(x))).
 
-    In a network made by `attach` or `create_model`, the backbone's tensors keep their own names behind
+    In a network made by `attach` or `create_model`, the backbone's tensors keep their own names after
     `features.body.`: "layer1.0.conv1.weight" becomes "features.body.layer1.0.conv1.weight".
 
     Args:

@@ -46,7 +46,7 @@ class Base:
         image: Side of its images.
         grid: Side of the map that its first FC layer sees; None for a network with average pooling and one FC layer.
         norm: Whether its hidden FC layers have batch norm.
-        gcp_norm: Whether the hidden FC layers behind a covariance pool have batch norm. The paper says yes, but the
+        gcp_norm: Whether the hidden FC layers after a covariance pool have batch norm. The paper says yes, but the
             authors' VGG16-BN has FC-ReLU-Dropout, which gives the 170,479,144 parameters of their checkpoint.
     """
 

@@ -1,4 +1,4 @@
-"""Divided differences f[i, j] = (f(l_i) - f(l_j)) / (l_i - l_j), f[i, i] = f'(l_i), with no cancellation anywhere.
+"""Divided differences f[i, j] = (f(l_i) - f(l_j)) / (l_i - l_j), f[i, i] = f'(l_i), computed without cancellation.
 
 They are the eigenvalues of the derivative of a spectral function (Daleckii-Krein), see docs/derivations.md.
 """

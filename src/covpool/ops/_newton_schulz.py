@@ -1,6 +1,6 @@
 """The Newton-Schulz iteration on jets: the value with its derivatives in directions, without stored iterates.
 
-Y_0 = A, P_0 = I, T = (3 I - P Y) / 2, Y <- Y T, P <- T P. All iterates are polynomials of the one symmetric matrix A,
+Y_0 = A, P_0 = I, T = (3 I - P Y) / 2, Y <- Y T, P <- T P. All iterates are polynomials of the same symmetric matrix A,
 and Y_k = A P_k throughout. A polynomial's derivative at a symmetric matrix is its own adjoint, so the backward pass is
 the same iteration once more, carrying the derivative in the direction of the gradient (docs/derivations.md).
 

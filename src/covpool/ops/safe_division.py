@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def one_if_zero(t: Tensor) -> Tensor:
-    """t, with ones in place of zeros: a divisor for quotients whose numerator is zero there.
+    """t with ones in place of zeros, to divide numerators that are zero at the same places.
 
     >>> import torch
     >>> one_if_zero(torch.tensor([0., -2.])).tolist()

@@ -41,10 +41,10 @@ def sqrtm_lyapunov(
     iterations: int = 5,
     steps: int | None = None,
 ) -> Tensor:  # (..., c, c)
-    """The square root z of positive semi-definite matrices, with dz from z dz + dz z = da however z is found.
+    """The square root z of positive semi-definite matrices, whose derivative dz solves z dz + dz z = da.
 
-    Where an iteration has not converged this is not the derivative of its result, as it is in `sqrtm_newton_schulz`
-    and `sqrtm_denman_beavers`. Second derivatives raise an error.
+    If an iteration has not converged, dz is not the exact derivative of its result. In `sqrtm_newton_schulz` and
+    `sqrtm_denman_beavers` it is. Second derivatives raise an error.
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
@@ -52,8 +52,8 @@ def sqrtm_lyapunov(
             "denman_beavers" iterate.
         iterations: Number of iterations of the forward pass.
         steps: None solves the equation exactly for the exact root, even if the forward pass iterates. A number takes
-            that many steps of `lyapunov_newton_schulz` on the computed root, which is wrong for singular `a` at any
-            number.
+            that many steps of `lyapunov_newton_schulz` on the computed root; for singular `a` the result is wrong for
+            every number.
 
     Shape: (..., c, c) -> (..., c, c).
 

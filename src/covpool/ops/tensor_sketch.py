@@ -179,7 +179,7 @@ def _inverse(
     spectrum: Tensor,  # (..., size // 2 + 1)
     size: int,
 ) -> Tensor:  # (..., size)
-    """The inverse transform, with zero where there is only round-off, which a signed square root would amplify."""
+    """The inverse transform, with rounding errors set to zero, because a signed square root would amplify them."""
     z = torch.fft.irfft(spectrum, n=size)
     magnitude = z.detach().abs()
     noise = ROUND_OFF * torch.finfo(z.dtype).eps * magnitude.amax(-1, keepdim=True)

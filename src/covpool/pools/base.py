@@ -1,4 +1,4 @@
-"""Pool: what all pooling methods share: checks, layout, reduction, masks, precision, normalization, projection."""
+"""The base class of all pools: checks, layout, reduction, masks, precision, normalization, projection."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -156,12 +156,12 @@ class Pool(nn.Module):
     ) -> None:
         """Start the reduction from data: the principal axes of the descriptors, centered.
 
-        Every feature tensor gets axes of its own, found at the positions that the pool sees. A batch norm takes over
-        mean and variance. Call it before `init_from`, which takes descriptors after the reduction.
+        Every feature tensor gets axes of its own, found at the positions that the pool sees. A batch norm gets
+        their mean and variance. Call it before `init_from`, which takes descriptors after the reduction.
 
         Args:
-            batches: Features as `forward` takes them, one tensor (or tuple) per batch. A chain of several convolutions
-                goes through them once for each.
+            batches: Features as `forward` takes them, one tensor (or tuple) per batch. They are read once for every
+                convolution of the reduction.
             masks: One mask per batch.
             summed: Sums a tensor over all processes, if each has batches of its own.
 

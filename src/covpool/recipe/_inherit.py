@@ -1,4 +1,4 @@
-"""Recipes that start from others: their settings are combined."""
+"""Combining the settings of a recipe with those of its bases."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,8 +17,8 @@ def read_tables(source: str | Path) -> Tables:
 
     `base = "other"` (or a list) at the top of a file names the recipes it starts from, by name or by a path relative to
     the file. In "one+other" the settings of `other` take precedence. A setting replaces the same setting of the base
-    and leaves the rest of the table as it is. A table that names something (a pool, a backbone, a data set, a schedule)
-    replaces the whole table, because the other settings belong to what the base names.
+    and leaves the rest of the table as it is. A table that sets the name of a pool, backbone, data set or schedule
+    replaces the whole table of the base, whose other settings belong to the name in the base.
 
     Args:
         source: TOML file, name of a recipe, or several of them joined by "+".

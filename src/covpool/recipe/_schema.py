@@ -56,7 +56,7 @@ class Pool(Settings):
     model_config = ConfigDict(json_schema_extra={"additionalProperties": True})
 
     name: str = "isqrt"
-    """Name of the pool, one of `covpool list --pools`."""
+    """Name of the pool, one of those that `covpool list` prints."""
     options: Options = Field(default_factory=dict)
     """Options of the pool."""
 
@@ -280,7 +280,7 @@ class Recipe(Settings):
 
     @check_table(mode="after")
     def _check_batch_norms(self) -> Self:
-        """Refuse batches of one image for norms that see one vector per image."""
+        """Refuse micro-batches of one image if a batch norm acts on pooled vectors."""
         for stage in resolve_stages(self):
             train, head = stage.recipe.train, self.model.head_layers and self.model.head_norm
             if train.freeze_norms or train.batch_size // train.accumulate != 1:

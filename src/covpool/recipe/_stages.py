@@ -17,7 +17,7 @@ class ResolvedStage:
 
     @property
     def end(self) -> int:
-        """Epoch after the last one of the stage."""
+        """Number of the first epoch after the stage."""
         return self.start + self.recipe.train.epochs
 
 

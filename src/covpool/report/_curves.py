@@ -29,7 +29,7 @@ class Panel:
 
 
 def learning_curves(history: History, stage_starts: Sequence[int] = ()) -> list[str]:
-    """Plot the loss, the accuracy, the learning rate, the gradient norm and the speed, as far as they were logged.
+    """Plot the loss, the accuracy, the learning rate, the gradient norm and the speed, if they are in the log.
 
     Args:
         history: The log of the run.

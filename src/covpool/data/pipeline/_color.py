@@ -34,7 +34,7 @@ class Color:
         return self.normalize(x)
 
     def _jitter_color(self, x: Tensor, uniform: Tensor) -> Tensor:
-        """Scale brightness, contrast and saturation by factors in 1 +- jitter; torchvision also draws their order."""
+        """Scale brightness, contrast and saturation by factors in 1 +- jitter. (torchvision's order is random.)"""
         low, high = max(0.0, 1 - self._jitter), 1 + self._jitter
         brightness, contrast, saturation = (low + (high - low) * uniform)[..., None, None, None].unbind(1)
         x = (x * brightness).clamp(0, 1)

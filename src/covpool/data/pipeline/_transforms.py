@@ -79,7 +79,7 @@ def preprocessing(augment: ResolvedAugment) -> Preprocessing:
 
 
 def augment_of(saved: Preprocessing) -> ResolvedAugment:
-    """The settings that evaluate images with this preprocessing."""
+    """The augmentation settings with which evaluation prepares images in this way."""
     return ResolvedAugment(**saved.model_dump())
 
 

@@ -70,7 +70,7 @@ def build_network(recipe: Recipe, classes: Sequence[str]) -> Built:
     network of `covpool fit` is trained without the last stride of its backbone, unless the recipe keeps it.
 
     Args:
-        recipe: The recipe, of which the tables `model`, `pool` and `init` are used.
+        recipe: The recipe; only its tables `model`, `pool` and `init` are used.
         classes: Class names.
 
     >>> recipe = Recipe(model=Model(backbone="torchvision/resnet18"))

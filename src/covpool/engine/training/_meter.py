@@ -71,7 +71,7 @@ def means(sums: list[float], before: list[float] | None = None) -> dict[str, flo
 
     Args:
         sums: Sums of a `Meter`.
-        before: Earlier sums; the means are over what was added since.
+        before: Sums to subtract, so that the means cover only what was added after them.
 
     >>> means([4.0, 3.0, 8.0, 0.0, 0.0])
     {'loss': 0.5, 'accuracy': 0.375}

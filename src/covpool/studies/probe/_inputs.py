@@ -28,7 +28,7 @@ ONLY_SGD = (
     *("epochs", "batch_size", "lr", "extend_lr", "refine_lr", "held_out", "folds", "momentum", "weight_decay"),
     *("warmup_epochs", "clip_norm", "head_factor"),
 )
-# Channels that a pool gets at most behind principal axes. kernel needs descriptors that are not centered, so it gets
+# Largest number of channels that a pool gets after the PCA. kernel needs descriptors that are not centered, so it gets
 # all channels (0); the vectors of mfafv have 550 numbers per channel.
 WIDEST = {"kernel": 0, "mfafv": 128}
 
@@ -77,7 +77,7 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
 
 
 def _width(pool: str, wanted: int, channels: int) -> int | None:
-    """Return the channels behind principal axes; None for all channels, as for pools of one number per channel."""
+    """Return the channels after the PCA; None for all channels, as for pools with one number per channel."""
     width = min(wanted, WIDEST.get(pool, wanted))
     return width if 0 < width < channels and pool_info(pool).size != "c" else None
 

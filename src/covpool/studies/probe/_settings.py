@@ -39,7 +39,7 @@ class Probe(Settings):
     reduce_to: NonNegativeInt = 256
     """Channels after the reduction; 0 turns it off. See `HeadSpec` for the pools that get other numbers."""
     classifier: Literal["logistic", "sgd"] = "logistic"
-    """"logistic" is fitted to convergence, behind principal axes. "sgd" trains reduction, pool and classifier."""
+    """"logistic" is fitted to convergence, after a PCA. "sgd" trains reduction, pool and classifier."""
     epochs: PositiveInt = 10
     """Number of epochs."""
     batch_size: PositiveInt = 32
