@@ -50,19 +50,24 @@ class PoolInfo:
 
 
 _POOLS: dict[str, tuple[type[Pool], PoolInfo]] = {}
+LABELS = {"paper": "Reference", "formula": "Formula", "size": "Size", "cost": "Cost"}  # in the docstring of a pool
 _PLUGINS_ALLOWED: ContextVar[bool] = ContextVar("plugins_allowed", default=True)
 
 
-def register(
-    name: str, *, title: str, order: str, size: str, cost: str, formula: str | None = None, paper: str | None = None
-) -> Callable[[P], P]:
+def register(name: str, *, title: str, order: str, **about: str) -> Callable[[P], P]:
     """Make a `Pool` subclass available by name to `create_pool`, the command line, listings, tests and benchmarks.
 
-    Use it as a decorator. `PoolInfo` describes the arguments. By default, `formula` and `paper` are what the docstring
-    of the class says after "Formula:" and "Reference:". Each name can be registered only once.
+    Use it as a decorator. Each name can be registered only once.
+
+    Args:
+        name: The name, see `PoolInfo`, which describes the other arguments too.
+        title: Name of the method in its paper.
+        order: Order of the statistics that it keeps.
+        about: `paper`, `formula`, `size` and `cost`. By default they are what the docstring of the class says after
+            "Reference:", "Formula:", "Size:" and "Cost:".
 
     >>> import covpool
-    >>> @covpool.register("half_avg", title="Half average", order="1", size="c", cost="n c")
+    >>> @covpool.register("half_avg", title="Half average", order="1")
     ... class HalfAverage(covpool.Pool):
     ...     '''Half the mean of the features over positions.
     ...
@@ -77,15 +82,17 @@ def register(
     >>> covpool.unregister("half_avg")
     """
 
+    if unknown := about.keys() - LABELS.keys():
+        raise WrongTypeError(f"a pool is described by {', '.join(LABELS)}; got {', '.join(sorted(unknown))}")
+
     def add(cls: P) -> P:
         if name in _POOLS and _POOLS[name][0] is not cls:
             raise CovpoolError(
                 f"a pool named {name!r} is already registered, as {_POOLS[name][0].__qualname__}: choose another name"
             )
         options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
-        source = documented(cls, "Reference") if paper is None else paper
-        computed = documented(cls, "Formula") if formula is None else formula
-        _POOLS[name] = cls, PoolInfo(name, title, source, order, computed, size, cost, options)
+        found = {key: documented(cls, label) for key, label in LABELS.items()}
+        _POOLS[name] = cls, PoolInfo(name=name, title=title, order=order, options=options, **(found | about))
         return cls
 
     return add

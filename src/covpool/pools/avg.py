@@ -8,12 +8,14 @@ from covpool.ops.positions import keep_positions
 from covpool.pools.base import Pool, register
 
 
-@register("avg", title="Global average pooling", order="1", size="c", cost="n c")
+@register("avg", title="Global average pooling", order="1")
 class AveragePool(Pool):
     """The mean of the features over positions, the first-order baseline.
 
     Formula: z = mean of x over positions
     Reference: Lin et al., Network in Network, ICLR 2014
+    Size: c
+    Cost: n c
 
     >>> import torch
     >>> AveragePool(3)(torch.ones(2, 3, 4, 4)).tolist()

@@ -9,12 +9,14 @@ from covpool.ops.signed_power import GradientMode
 from covpool.pools.base import Pool, register
 
 
-@register("bcnn", title="B-CNN", order="2", size="c^2", cost="n c^2")
+@register("bcnn", title="B-CNN", order="2")
 class BilinearPool(Pool):
     """All entries of the mean outer product of the features; then the signed square root of each and unit length.
 
     Formula: z = E-PN(vec(mean of x_A x_B^T))
     Reference: Lin et al., Bilinear CNN Models for Fine-grained Visual Recognition, ICCV 2015
+    Size: c^2
+    Cost: n c^2
 
     One feature tensor gives the second moment about zero (x_A = x_B). Two give their cross-moment (two-stream B-CNN);
     the second map is resized to the grid of the first. Pre-training needs `normalize="bn"` after it, according to the

@@ -13,12 +13,14 @@ from covpool.pools.base import Pool, register
 EPS = 1e-5  # under the root, in the unit of the scaled squared distances, as released: keeps its slope finite at zero
 
 
-@register("bdc", title="DeepBDC", order="2", size="c (c + 1) / 2", cost="n c^2")
+@register("bdc", title="DeepBDC", order="2")
 class BrownianDistancePool(Pool):
     """The upper triangle of the double-centered matrix of distances between channels.
 
     Formula: z = vech(double centering of sqrt(exp(t) |x_k - x_l|^2 / n + 1e-5))
     Reference: Xie et al., Joint Distribution Matters: Deep Brownian Distance Covariance, CVPR 2022
+    Size: c (c + 1) / 2
+    Cost: n c^2
 
     The distance between two channels is the Euclidean distance of their values over all n positions, divided by sqrt(n)
     and scaled by a learned temperature t.

@@ -13,12 +13,14 @@ from covpool.pools.base import Pool, PositiveInt, register
 Sketch = Literal["tensor", "maclaurin"]
 
 
-@register("cbp", title="CBP", order="2", size="D, 8192 by default", cost="min((n + 1) c^2, 2.5 n size log(2 size))")
+@register("cbp", title="CBP", order="2")
 class CompactBilinearPool(Pool):
     """A random sketch of the mean outer product, then the signed square root of every element and unit length.
 
     Formula: z = E-PN(mean of sketch(x)), <sketch(x), sketch(y)> about <x, y>^2
     Reference: Gao et al., Compact Bilinear Pooling, CVPR 2016
+    Size: D, 8192 by default
+    Cost: min((n + 1) c^2, 2.5 n size log(2 size))
 
     The random numbers are drawn once, from a separate generator, and saved with the weights.
 

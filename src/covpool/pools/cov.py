@@ -10,12 +10,14 @@ from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool, register
 
 
-@register("cov", title="Plain covariance pooling", order="2", size="c (c + 1) / 2", cost="n c^2")
+@register("cov", title="Plain covariance pooling", order="2")
 class CovariancePool(Pool):
     """The upper triangle of the covariance of the features over positions, without normalization.
 
     Formula: z = vech(Sigma)
     Reference: Wang et al., Deep CNNs Meet Global Covariance Pooling, TPAMI 2020
+    Size: c (c + 1) / 2
+    Cost: n c^2
 
     Args:
         shrinkage: Estimator that shrinks it towards a multiple of the identity, see `covpool.ops.shrunk_covariance`.

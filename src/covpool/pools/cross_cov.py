@@ -8,12 +8,14 @@ from covpool.ops import cross_covariance
 from covpool.pools.base import Pool, register
 
 
-@register("cross_cov", title="Cross-covariance pooling", order="2", size="c^2", cost="n c^2")
+@register("cross_cov", title="Cross-covariance pooling", order="2")
 class CrossCovariancePool(Pool):
     """All entries of the covariance between the channels of two feature tensors over their positions.
 
     Formula: z = vec(mean of (x_A - mean)(x_B - mean)^T)
     Reference: Xie et al., SoT: Delving Deeper into Classification Head for Transformer, 2021
+    Size: c^2
+    Cost: n c^2
 
     One feature tensor gives its own covariance, both triangles. A second map is resized to the grid of the first.
 

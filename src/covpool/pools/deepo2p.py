@@ -15,12 +15,14 @@ from covpool.pools.base import Pool, register
 Scale = Literal["none", "mean", "released"]
 
 
-@register("deepo2p", title="DeepO2P", order="2", size="c^2", cost="n c^2 + about 10 c^3 (eigen-decomposition)")
+@register("deepo2p", title="DeepO2P", order="2")
 class LogEuclideanPool(Pool):
     """The matrix logarithm of the second moment of the features.
 
     Formula: z = vec(log(F^T F / n + eps I)), F the features, not centred
     Reference: Ionescu et al., Matrix Backpropagation for Deep Networks with Structured Layers, ICCV 2015
+    Size: c^2
+    Cost: n c^2 + about 10 c^3 (eigen-decomposition)
 
     The moment and its eigen-decomposition are computed in float64, as in the released code. In float32 the round-off
     of zero eigenvalues is as large as eps.

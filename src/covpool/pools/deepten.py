@@ -13,12 +13,14 @@ from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
 from covpool.pools.base import PositiveInt, register
 
 
-@register("deepten", title="Deep-TEN", order="1", size="K c, K = 32", cost="2 n c clusters")
+@register("deepten", title="Deep-TEN", order="1")
 class TextureEncodingPool(CodebookPool):
     """Residuals of features to K codewords, summed with soft assignments by distance, then scaled to unit length.
 
     Formula: z = l2(sum of softmax_k(-s_k |x - c_k|^2) (x - c_k))
     Reference: Zhang et al., Deep TEN: Texture Encoding Network, CVPR 2017
+    Size: K c, K = 32
+    Cost: 2 n c clusters
 
     a_k(x) = softmax_k(-s_k |x - c_k|^2), e_k = sum of a_k(x) (x - c_k), with one smoothing factor s_k per codeword.
     The published network reduces its features first: `reduce_to=128`.

@@ -16,12 +16,14 @@ KERNEL = 3  # size of the convolution over channels, as released
 STRENGTH = 10  # a cosine of one lowers the rate by this much over log2 of the channels, as released
 
 
-@register("dropcov", title="DropCov", order="2", size="c (c + 1) / 2", cost="n c^2")
+@register("dropcov", title="DropCov", order="2")
 class DropoutCovariancePool(Pool):
     """The upper triangle of the covariance, trained with channel dropout at a rate that adapts to the features.
 
     Formula: z = vech(cov(x m / (1 - p))) with a random channel mask m in training; z = vech(Sigma) in evaluation
     Reference: Wang et al., DropCov: A Simple yet Effective Method for Improving Deep Architectures, NeurIPS 2022
+    Size: c (c + 1) / 2
+    Cost: n c^2
 
     In training, y = softmax(conv(mean x)) weighs the channels (efficient channel attention) and x becomes x (1 + y).
     Each channel of each image is then dropped with probability p, and the others are divided by 1 - p. With the mean

@@ -13,18 +13,14 @@ from covpool.pools._grid import Positions, for_each
 from covpool.pools.base import Pool, PositiveInt, register
 
 
-@register(
-    "fason",
-    title="FASON",
-    order="1 + 2",
-    size="c + size, 8192 by default, per level",
-    cost="n c + min((n + 1) c^2, 2.5 n size log(2 size))",
-)
+@register("fason", title="FASON", order="1 + 2")
 class FirstAndSecondOrderPool(Pool):
     """The mean of the features and their compact bilinear pooling, concatenated over one or more levels.
 
     Formula: z = [mean of x, E-PN(mean of sketch(x))], levels concatenated
     Reference: Dai et al., FASON: First and Second Order Information Fusion Network for Texture Recognition, CVPR 2017
+    Size: c + size, 8192 by default, per level
+    Cost: n c + min((n + 1) c^2, 2.5 n size log(2 size))
 
     Each level is pooled over its own positions. The sketches are drawn once, from a separate generator, and saved with
     the weights.

@@ -11,14 +11,14 @@ from covpool.ops.positions import keep_positions, mean
 from covpool.pools.base import Pool, PositiveInt, register
 
 
-@register(
-    "fbn", title="FBN", order="2", size="one score per class, no explicit feature", cost="n c (rank + 1) num_classes"
-)
+@register("fbn", title="FBN", order="2")
 class FactorizedBilinearPool(Pool):
     """Class scores: a linear function of every position plus a quadratic form of low rank, averaged over positions.
 
     Formula: s_k = mean over positions of b_k + w_k^T x + |F_k x|^2
     Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017
+    Size: one score per class, no explicit feature
+    Cost: n c (rank + 1) num_classes
 
     The pool is the classifier: `output` is "scores". The scores are linear in `representation`, which suits an SVM.
 

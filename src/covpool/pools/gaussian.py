@@ -11,18 +11,14 @@ from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool, PositiveInt, register
 
 
-@register(
-    "gaussian",
-    title="G2DeNet",
-    order="1 + 2",
-    size="(c + 1) (c + 2) / 2",
-    cost="n c^2 + about 10 c^3 (eigen-decomposition)",
-)
+@register("gaussian", title="G2DeNet", order="1 + 2")
 class GaussianPool(Pool):
     """The Gaussian of the features, embedded into a linear space.
 
     Formula: z = vech(([[Sigma + mu mu^T, mu], [mu^T, 1]] + eps I)^(1/2))
     Reference: Wang et al., G2DeNet: Global Gaussian Distribution Embedding Network, CVPR 2017
+    Size: (c + 1) (c + 2) / 2
+    Cost: n c^2 + about 10 c^3 (eigen-decomposition)
 
     Args:
         kind: Embedding, see `covpool.ops.gaussian_embedding`.

@@ -13,12 +13,14 @@ from covpool.pools.base import Pool, register
 FLOOR = 1e-6
 
 
-@register("gem", title="Generalized mean pooling (GeM)", order="1", size="c", cost="2 n c")
+@register("gem", title="Generalized mean pooling (GeM)", order="1")
 class GeneralizedMeanPool(Pool):
     """(mean of max(x, 1e-6)^p over positions)^(1/p), between average (p = 1) and max pooling (p to infinity).
 
     Formula: z = (mean of max(x, 1e-6)^p)^(1/p)
     Reference: Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, TPAMI 2019
+    Size: c
+    Cost: 2 n c
 
     Args:
         p: Initial power.

@@ -18,18 +18,14 @@ Fusion = Literal["hc", "hed"]
 OTHER_SCALE = 0.5  # published initial scale of every level except the last, which starts at one
 
 
-@register(
-    "hihca",
-    title="HIHCA",
-    order="r, 2 by default",
-    size="size, 8192 by default",
-    cost="min(c^2 (n + size), degree n c size)",
-)
+@register("hihca", title="HIHCA", order="r, 2 by default")
 class HigherOrderIntegrationPool(Pool):
     """Polynomials of the features of one or more levels, with learned factors of rank one, then E-PN.
 
     Formula: z = E-PN(mean of (U_1^T x) o ... o (U_r^T x))
     Reference: Cai et al., Higher-order Integration of Hierarchical Convolutional Activations, ICCV 2017
+    Size: size, 8192 by default
+    Cost: min(c^2 (n + size), degree n c size)
 
     Args:
         in_features: Number of channels of the features, or of the features of each level.

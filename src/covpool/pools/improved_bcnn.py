@@ -19,14 +19,14 @@ from covpool.pools.base import Pool, PositiveInt, register
 Backward = Literal["lyapunov", "iterative_lyapunov", "k_matrix", "autograd"]
 
 
-@register(
-    "improved_bcnn", title="Improved B-CNN", order="2", size="c^2", cost="n c^2 + about 10 c^3 (eigen-decomposition)"
-)
+@register("improved_bcnn", title="Improved B-CNN", order="2")
 class ImprovedBilinearPool(Pool):
     """The square root of the second moment about zero, then the signed square root of every element and unit length.
 
     Formula: z = E-PN(vec((mean of x x^T)^(1/2)))
     Reference: Lin and Maji, Improved Bilinear Pooling with CNNs, BMVC 2017
+    Size: c^2
+    Cost: n c^2 + about 10 c^3 (eigen-decomposition)
 
     The algorithm of the root and the algorithm of its derivative are separate options. The defaults are exact.
 

@@ -12,12 +12,14 @@ from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool, PositiveInt, register
 
 
-@register("isqrt", title="iSQRT-COV", order="2", size="c (c + 1) / 2", cost="n c^2 + (3 N - 3) min(n, c)^3")
+@register("isqrt", title="iSQRT-COV", order="2")
 class IterativeSquareRootPool(Pool):
     """The upper triangle of the square root of the covariance by Newton-Schulz iteration.
 
     Formula: z = vech(sqrt(t) Y_N(Sigma / t))
     Reference: Li et al., Towards Faster Training of Global Covariance Pooling Networks, CVPR 2018
+    Size: c (c + 1) / 2
+    Cost: n c^2 + (3 N - 3) min(n, c)^3
 
     Args:
         iterations: Number N of iterations.

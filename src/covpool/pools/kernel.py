@@ -14,18 +14,14 @@ from covpool.pools._descriptors import check_descriptors
 from covpool.pools.base import Pool, PositiveInt, register
 
 
-@register(
-    "kernel",
-    title="Kernel pooling",
-    order="1 to 4",
-    size="1 + c + (p - 1) D, 12289 + c by default",
-    cost="1.25 order n size log(2 size)",
-)
+@register("kernel", title="Kernel pooling", order="1 to 4")
 class KernelPool(Pool):
     """The mean feature of a polynomial kernel K(x, y) = sum_i a_i^2 <x, y>^i, approximated by tensor sketches.
 
     Formula: z = E-PN(mean of [a_0, a_1 x, a_2 TS_2(x), ..., a_p TS_p(x)]), |x| = 1
     Reference: Cui et al., Kernel Pooling for Convolutional Neural Networks, CVPR 2017
+    Size: 1 + c + (p - 1) D, 12289 + c by default
+    Cost: 1.25 order n size log(2 size)
 
     Each position is first scaled to unit length. The coefficients a_i are learned. They start from those of the RBF
     kernel exp(-gamma |x - y|^2), where a_i^2 is proportional to (2 gamma)^i / i!. The signed square root of every

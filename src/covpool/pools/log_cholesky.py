@@ -13,13 +13,15 @@ from covpool.pools.base import Pool, register
 Coordinates = Literal["tangent", "coordinates"]
 
 
-@register("log_cholesky", title="Log-Cholesky (Cho-TMLR)", order="2", size="c (c + 1) / 2", cost="n c^2 + c^3 / 3")
+@register("log_cholesky", title="Log-Cholesky (Cho-TMLR)", order="2")
 class LogCholeskyPool(Pool):
     """The Cholesky factor of the covariance with the logarithm of its diagonal, column by column.
 
     Formula: z = vech(strict(L) + strict(L)^T + 2 log diag(L)), L L^T = Sigma + e I
     Reference: Chen et al., Understanding Matrix Function Normalizations in Covariance Pooling, ICLR 2025; Lin, SIMAX
     2019
+    Size: c (c + 1) / 2
+    Cost: n c^2 + c^3 / 3
 
     It is computed in float64, as in the released code: in float32 the factorization of a singular covariance fails.
 

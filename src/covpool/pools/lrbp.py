@@ -14,18 +14,14 @@ VGG_SCALE = 20000 / 784  # the released code divides by 20000 a sum over the 28 
 FACTOR_STD = 0.01
 
 
-@register(
-    "lrbp",
-    title="LRBP",
-    order="2",
-    size="one score per class, no explicit feature",
-    cost="n c bottleneck + (n + num_classes) bottleneck^2",
-)
+@register("lrbp", title="LRBP", order="2")
 class LowRankBilinearPool(Pool):
     """Class scores: a quadratic form of low rank per class in the second moment of projected features.
 
     Formula: s_k = |U_k+^T X'|^2 - |U_k-^T X'|^2 + b_k, X' = P^T X
     Reference: Kong and Fowlkes, Low-rank Bilinear Pooling for Fine-Grained Classification, CVPR 2017
+    Size: one score per class, no explicit feature
+    Cost: n c bottleneck + (n + num_classes) bottleneck^2
 
     The pool is the classifier: `output` is "scores". `representation` returns the second moment itself, for an SVM.
 

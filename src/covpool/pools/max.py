@@ -8,12 +8,14 @@ from torch import Tensor
 from covpool.pools.base import Pool, register
 
 
-@register("max", title="Global max pooling", order="1", size="c", cost="n c")
+@register("max", title="Global max pooling", order="1")
 class MaxPool(Pool):
     """The largest value of each channel over positions, a first-order baseline.
 
     Formula: z = max of x over positions
     Reference: Oquab et al., Is Object Localization for Free?, CVPR 2015
+    Size: c
+    Cost: n c
 
     Positions of weight zero are left out; other weights have no effect.
     """

@@ -12,18 +12,14 @@ from covpool.pools._codebook import CodebookPool
 from covpool.pools.base import PositiveInt, register
 
 
-@register(
-    "mfafv",
-    title="MFAFV-Net",
-    order="1, 2",
-    size="K c (R + 1), K = 50, R = 10",
-    cost="2 n c clusters (factors + 1) + c clusters (factors + 1)^2",
-)
+@register("mfafv", title="MFAFV-Net", order="1, 2")
 class FactorAnalysersPool(CodebookPool):
     """Fisher scores of the means and loadings of a trained mixture of K factor analysers.
 
     Formula: z = E-PN(mean of d log p / d (mu_k, Lambda_k)), p = sum_k pi_k N(mu_k, Lambda_k Lambda_k^T + Psi)
     Reference: Li, Dixit and Vasconcelos, Deep Scene Image Classification with the MFAFVNet, ICCV 2017
+    Size: K c (R + 1), K = 50, R = 10
+    Cost: 2 n c clusters (factors + 1) + c clusters (factors + 1)^2
 
     With posteriors g_k and S_k = Lambda_k Lambda_k^T + Psi, the scores are the means over positions of
     g_k S_k^-1 (x - mu_k) and g_k (S_k^-1 (x - mu_k)(x - mu_k)^T S_k^-1 - S_k^-1) Lambda_k. The signed square root of

@@ -12,12 +12,14 @@ from covpool.pools.base import Pool, PositiveInt, register
 Approximation = Literal["pade", "taylor"]
 
 
-@register("mpa", title="MPA-Lya, MTP-Lya", order="2", size="c (c + 1) / 2", cost="n c^2 + about 7 c^3")
+@register("mpa", title="MPA-Lya, MTP-Lya", order="2")
 class PadeSquareRootPool(Pool):
     """The upper triangle of the square root of the covariance by a rational or polynomial approximation.
 
     Formula: z = vech(sqrt(t) Q(Sigma / t)^-1 P(Sigma / t)), t = |Sigma|_F
     Reference: Song et al., Fast Differentiable Matrix Square Root, ICLR 2022
+    Size: c (c + 1) / 2
+    Cost: n c^2 + about 7 c^3
 
     Args:
         approximation: "pade" is the diagonal Pade approximant (MPA), "taylor" the Taylor polynomial (MTP).

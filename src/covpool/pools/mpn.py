@@ -15,12 +15,14 @@ from covpool.pools._vectorization import triangle
 from covpool.pools.base import Pool, register
 
 
-@register("mpn", title="MPN-COV", order="2", size="c (c + 1) / 2", cost="n c^2 + about 10 c^3 (eigen-decomposition)")
+@register("mpn", title="MPN-COV", order="2")
 class MatrixPowerPool(Pool):
     """The upper triangle of a power of the covariance, exact for any alpha.
 
     Formula: z = vech(Sigma^alpha)
     Reference: Li et al., Is Second-order Information Helpful for Large-scale Visual Recognition?, ICCV 2017
+    Size: c (c + 1) / 2
+    Cost: n c^2 + about 10 c^3 (eigen-decomposition)
 
     Args:
         alpha: Power, in (0, 2]; the paper's best is 1/2.

@@ -17,12 +17,14 @@ Variant = Literal["netfv", "fishernet"]
 FLOOR = 1e-7
 
 
-@register("netfv", title="NetFV, FisherNet", order="1, 2", size="2 K c, K = 64", cost="4 n c clusters")
+@register("netfv", title="NetFV, FisherNet", order="1, 2")
 class FisherVectorPool(CodebookPool):
     """The Fisher vector of features under a trained mixture of K Gaussians with diagonal covariances.
 
     Formula: z = E-PN(sum of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)]), u_k = (x - mu_k) / sigma_k
     Reference: Lin et al., Bilinear CNNs for Fine-grained Visual Recognition, TPAMI 2018; Tang et al., Deep FisherNet
+    Size: 2 K c, K = 64
+    Cost: 4 n c clusters
 
     u_k = w_k x + b_k with w = 1 / sigma, b = -mu / sigma; g_k = softmax_k(log pi_k + sum log|w_k| - |u_k|^2 / 2);
     z = sum over positions of g_k / sqrt(pi_k) [u_k, (u_k^2 - 1) / sqrt(2)]. For each k, the part of the mean comes

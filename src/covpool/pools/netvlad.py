@@ -18,12 +18,14 @@ Version = Literal["v1", "v2"]
 ALPHA = 100.0
 
 
-@register("netvlad", title="NetVLAD", order="1", size="K c, K = 64", cost="2 n c clusters")
+@register("netvlad", title="NetVLAD", order="1")
 class VladPool(CodebookPool):
     """Residuals of unit features to K words, summed with soft assignments; unit length per word, then overall.
 
     Formula: z = l2(intra-l2(sum of softmax_k(w_k.x + b_k) (x - c_k)))
     Reference: Arandjelovic et al., NetVLAD: CNN Architecture for Weakly Supervised Place Recognition, CVPR 2016
+    Size: K c, K = 64
+    Cost: 2 n c clusters
 
     a_k(x) = softmax_k(w_k.x + b_k), V_k = sum of a_k(x) (x - c_k).
 

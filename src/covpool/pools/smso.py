@@ -15,12 +15,14 @@ WEIGHT_STD = 0.01
 BIAS = 0.1
 
 
-@register("smso", title="SMSO", order="2", size="p, 2048 by default", cost="n c p")
+@register("smso", title="SMSO", order="2")
 class StatisticalPool(Pool):
     """Square roots of the variances of the features along p learned directions, normalized over the batch.
 
     Formula: z = BN(sqrt(2 diag(W^T Sigma W)))
     Reference: Yu and Salzmann, Statistically-motivated Second-order Pooling, ECCV 2018
+    Size: p, 2048 by default
+    Cost: n c p
 
     diag(W^T Sigma W) is the variance of W^T x over positions, so no covariance matrix is formed. For Gaussian features
     it follows a chi-squared distribution, and the square root of its double is nearly normal with variance one.

@@ -47,18 +47,14 @@ class BilinearMap(nn.Module):
         return f"{rows}, {columns}, manifold={self.manifold!r}"
 
 
-@register(
-    "spdnet",
-    title="SPDNet layers",
-    order="2",
-    size="c^2 / 4",
-    cost="n c^2 + 3/4 c^3 + about 10 (c / 2)^3 (eigen-decomposition)",
-)
+@register("spdnet", title="SPDNet layers", order="2")
 class ManifoldPool(Pool):
     """The logarithm of the covariance after bilinear maps to smaller orders, with eigenvalues clipped after each map.
 
     Formula: z = vec(log(ReEig(W^T (Sigma + 1e-4 tr(Sigma) I) W)))
     Reference: Acharya et al., Covariance Pooling for Facial Expression Recognition, CVPRW 2018
+    Size: c^2 / 4
+    Cost: n c^2 + 3/4 c^3 + about 10 (c / 2)^3 (eigen-decomposition)
 
     Args:
         dims: Order of the matrix after each BiMap and ReEig; by default one step to half the channels.

@@ -13,18 +13,14 @@ from covpool.pools.base import Pool, PositiveInt, register
 Centering = Literal["channel", "released"]
 
 
-@register(
-    "svpn",
-    title="SoT head (MGCrP, svPN)",
-    order="2",
-    size="heads head_features^2, 3456 by default",
-    cost="2 n c heads head_features + n heads head_features^2",
-)
+@register("svpn", title="SoT head (MGCrP, svPN)", order="2")
 class SingularPowerPool(Pool):
     """The cross-covariance of two linear maps of the features per head, with singular values raised to a power.
 
     Formula: z = the heads' U S^alpha V^T of cov(W_h x, V_h x) = U S V^T
     Reference: Xie et al., SoT: Delving Deeper into Classification Head for Transformer, 2021
+    Size: heads head_features^2, 3456 by default
+    Cost: 2 n c heads head_features + n heads head_features^2
 
     Args:
         heads, head_features: Number of heads and width of each; by default those of SoT-Small.
