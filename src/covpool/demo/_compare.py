@@ -71,6 +71,7 @@ class MethodResult:
 
     @property
     def name(self) -> str:
+        """Name of the method in tables."""
         return NAMES[self.method]
 
 
