@@ -115,8 +115,8 @@ FAILS = pytest.mark.skipif(torch.__version__ < "2.10", reason="its Triton fails 
     ("capability", "room"),
     [
         (86, gpu.MIN_SHARED_MEMORY),
-        pytest.param(90, gpu.LARGE_SHARED_MEMORY, marks=pytest.mark.long),  # the GPU tests run these kernels
-        pytest.param(100, gpu.LARGE_SHARED_MEMORY, marks=FAILS),
+        pytest.param(90, gpu.LARGE_SHARED_MEMORY, marks=pytest.mark.long),
+        pytest.param(100, gpu.LARGE_SHARED_MEMORY, marks=[FAILS, pytest.mark.long]),
     ],
 )
 def test_every_kernel_compiles_and_fits(capability: int, room: int, tmp_path: Path) -> None:
