@@ -83,7 +83,7 @@ def _conclude(console: Console, comparison: "Comparison") -> None:
     from covpool.demo import verdict
 
     for result in comparison.results[1:]:
-        say(console, f"{result.name}: {verdict(result)}")
+        say(console, f"{result.name}: {verdict(result)} ({result.setting})")
 
 
 def _table(comparison: "Comparison") -> Table:
@@ -94,7 +94,7 @@ def _table(comparison: "Comparison") -> Table:
         is_baseline = found is comparison.results[0]
         rows.append(
             (
-                *(found.name + " *" * (found.method == CLAIMED), found.setting, f"{100 * found.accuracy:.1f}"),
+                *(found.method + " *" * (found.method == CLAIMED), f"{100 * found.accuracy:.1f}"),
                 percent_interval(found.interval),
                 "" if is_baseline else f"{100 * found.difference:+.1f}",
                 "" if is_baseline else percent_interval(found.difference_interval, "{:+.1f}"),
@@ -102,9 +102,9 @@ def _table(comparison: "Comparison") -> Table:
             )
         )
     return table(
-        ("method", "setting", "accuracy", "interval", "minus avg", "interval", "length", "time"),
+        ("method", "accuracy", "interval", "minus avg", "interval", "length", "time"),
         rows,
-        left=2,
+        left=1,
         title=comparison.task.title,
         caption=f"{comparison.tested:,} test {comparison.task.unit}; accuracy and 95 % intervals in %; "
         "* named before the test data were opened",
