@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from covpool._errors import CovpoolError
 from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths
 from covpool.data.pipeline import Batch, EvalBatches
 from covpool.engine._infer import infer_logits, select_rows
@@ -47,6 +48,11 @@ def predict(
         device: Device that runs the network.
     """
     loaded = LoadedCheckpoint.read(checkpoint, device)
+    if loaded.network.num_classes < 2:
+        raise CovpoolError(
+            f"{checkpoint} has no trained classifier, as `covpool embed` saves it: predict with a checkpoint of "
+            "`covpool fit` or `covpool train`"
+        )
     names = loaded.about.class_names or tuple(str(i) for i in range(loaded.network.num_classes))
     files = Images(Paths(images), [UNKNOWN] * len(images), names)
     data = Data(broken="skip", workers=0)
