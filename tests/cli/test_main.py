@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from covpool import __version__
-from covpool.cli.app import COMMANDS
+from covpool.cli.app import COMMANDS, GROUPS
 
 HEAVY = {"torch", "numpy", "timm", "torchvision", "lightning", "matplotlib"}
 
@@ -41,17 +41,17 @@ def test_the_version() -> None:
     assert covpool("--version").stdout == f"covpool {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [("--help",), *((name, "--help") for name in COMMANDS)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--help",), *((name, "--help") for name in (*COMMANDS, *GROUPS))], ids=" ".join)
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     at_exit = f"import atexit; atexit.register(lambda: print('heavy:', *({HEAVY} & sys.modules.keys())))"
     done = covpool(*arguments, before=at_exit)
     assert done.returncode == 0 and done.stdout.endswith("heavy:\n")
     assert "Usage:" in done.stdout
     if len(arguments) == 1:
-        assert all(f" {name} " in done.stdout for name in COMMANDS)
+        assert all(f" {name} " in done.stdout for name in (*COMMANDS, *GROUPS))
 
 
 def test_every_command_has_its_file() -> None:
     folder = Path(sys.modules["covpool.cli.app"].__file__ or "").parent
     files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
-    assert files == {*COMMANDS, "app"}
+    assert files == {*COMMANDS, *GROUPS, "app"}

@@ -17,6 +17,7 @@ COMMANDS = (
     *("fit", "train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
     *("list", "show", "convert", "export", "bench", "demo", "doctor"),
 )
+GROUPS = ("paper",)  # commands with subcommands of their own
 
 app = typer.Typer(
     epilog="Set COVPOOL_TRACEBACK=1 in the environment to see the traceback of every error.",
@@ -26,6 +27,8 @@ app = typer.Typer(
 )
 for name in COMMANDS:
     app.command(name)(with_help(readable_errors(importlib.import_module(f"covpool.cli.{name}").command)))
+for name in GROUPS:
+    app.add_typer(importlib.import_module(f"covpool.cli.{name}").app, name=name)
 
 
 def _show_version(asked: bool) -> None:
