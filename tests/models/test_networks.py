@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import covpool
-from covpool.models._networks import BASES, split_name
+from covpool.models._networks import BASES, POOLS, pool_of, representation_of, split_name
 from models.tables import COUNTS
 
 # the table of compact representations: parameters over ResNet-50's own, in millions
@@ -46,6 +46,23 @@ def test_parameters_of_compact_representations(size: str, extra: float) -> None:
 )
 def test_representation(name: str, length: int) -> None:
     assert build(name).pool.out_features == length
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_pool_of_every_listed_name_can_be_created(base: str) -> None:
+    names = [name for name in covpool.list_models(f"{base}_*") if split_name(name)[0] == base]
+    assert len(names) > 15
+    for name in names:
+        if pool_of(name) in POOLS:
+            with torch.device("meta"):
+                pool = covpool.create_pool(pool_of(name), BASES[base].channels, **representation_of(name))
+            assert pool.out_features > 2000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", covpool.list_models())
+def test_every_listed_name_can_be_created(name: str) -> None:
+    assert build(name).num_classes == 1000
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -12,7 +12,7 @@ Representations, for c channels of the backbone:
     8k_512       c -> 512 -> 128, the error column of Appendix III and the table of compact representations
     8k_direct    c -> 128
     2k           c -> 256 -> 64      2k_direct    c -> 64
-    2k_1g, 2k_2g, 2k_4g              c -> 512 -> 128, then a linear map to 2048 in 1, 2 or 4 groups
+    2k_1g, 2k_2g, 2k_4g              c -> 512 -> 128, then a linear map to 2048 in 1, 2 or 4 groups (gaussian: 1)
 
 Steps that would not reduce are left out (AlexNet has 256 channels: its 32k has no reduction, its 8k is 256 -> 128).
 """
@@ -98,7 +98,7 @@ def list_models(pattern: str = "*") -> list[str]:
     names = []
     for base, about in BASES.items():
         names += [base, f"{base}_modified"]
-        names += [f"{base}_{pool}_{size}" for pool in POOLS for size in _representations(about.channels)]
+        names += [f"{base}_{pool}_{size}" for pool in POOLS for size in _representations(about.channels, pool)]
     return fnmatch.filter(names, pattern)
 
 
@@ -166,7 +166,10 @@ def representation_of(name: str) -> dict[str, Any]:
     ({'reduce_to': (256, 128)}, {})
     """
     base, arm = split_name(name)
-    return {} if arm in ("", "modified") else _representations(BASES[base].channels)[arm.partition("_")[2]]
+    if arm in ("", "modified"):
+        return {}
+    pool, _, size = arm.partition("_")
+    return _representations(BASES[base].channels, pool)[size]
 
 
 def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: bool, **pool_options: Any) -> Network:
@@ -181,7 +184,7 @@ def _with_grid(model: nn.Module, about: Base, num_classes: int, *, modified: boo
     return Network(features, pool, head.to(*device_and_dtype(features)))
 
 
-def _representations(channels: int) -> dict[str, dict[str, Any]]:
+def _representations(channels: int, pool: str) -> dict[str, dict[str, Any]]:
     """The distinct representations for this many channels, by name, with the pool options of each."""
     made: dict[str, dict[str, Any]] = {}
     for size, chain in CHAINS.items():
@@ -191,5 +194,7 @@ def _representations(channels: int) -> dict[str, dict[str, Any]]:
             made[size] = {"reduce_to": steps or None}
     if channels > max(CHAINS["8k_512"]):
         for size, groups in GROUPS.items():
+            if groups > 1 and pool == "gaussian":  # its 8385 numbers cannot be divided into two or four groups
+                continue
             made[size] = {"reduce_to": CHAINS["8k_512"], "project_to": PROJECTION, "groups": groups}
     return made
