@@ -11,7 +11,8 @@ from cli.runner import refused, run
 from covpool.cli.eval import data_of
 from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline import data_split, preprocessing
-from trees import break_image, make_folder
+from covpool.data.sets import open_data
+from trees import break_image, make_dtd, make_folder
 
 CLASSES = ["class0", "class1", "class2"]
 
@@ -55,6 +56,23 @@ def test_another_data_set_does_not_use_the_split_of_the_recipe(tmp_path: Path) -
     assert data_of(path, "", 0) == data_of(path, "dtd:textures", 0) == trained
     assert data_of(path, "copy", 2) == trained.changed(root="copy", split=2)
     assert data_of(path, "folder:birds", 0) == Data(name="folder", root="birds")
+
+
+def test_checkpoints_of_different_splits_are_not_fused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    textures, paths = make_dtd(tmp_path / "textures"), []
+    for split in (1, 2):
+        data = Data(name="dtd", root=str(textures), split=split, train_on="train+val")
+        splits = open_data(data)
+        network = covpool.attach("test_resnet", "avg", 3)
+        paths.append(tmp_path / f"{split}.safetensors")
+        prepared, kept = preprocessing(ResolvedAugment(size=32, resize=(36,))), data_split(data, splits)
+        covpool.save(network, paths[-1], class_names=splits.train.classes, preprocessing=prepared, data=kept)
+    asked = ("eval", *paths, "--workers", 0, "--device", "cpu")
+    assert "2.safetensors was trained on split 2 of dtd" in refused(*asked)
+    assert "was trained on split 1 of dtd" in refused("eval", paths[0], "--split", 3, "--workers", 0)
+    result = run(*asked, "--force")
+    assert result.exit_code == 0, result.output
+    assert "The accuracy is not a result" in caplog.text
 
 
 def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def command(
     batch_size: int = 64,
     workers: int = 2,
     skip_broken: bool = False,
+    force: bool = False,
     device: Device = "",
     json: Path | None = None,
     submission: Path | None = None,
@@ -51,6 +52,7 @@ def command(
         batch_size: Number of images per batch.
         workers: Number of processes that read images.
         skip_broken: Skip images that cannot be read instead of stopping.
+        force: Evaluate on another split than a checkpoint was trained on, whose test images may be its training images.
         json: Write all results to this file as JSON.
         submission: Write the submission file of iNaturalist, three classes per test image, to this path.
     """
@@ -74,6 +76,7 @@ def command(
         batch_size=batch_size,
         device=chosen_device(device),
         features=features if classifier == "svm" else None,
+        force=force,
     )
     scores, targets = _scores(checkpoints, splits, chosen, protocol, console)
     if submission is not None:
@@ -83,8 +86,13 @@ def command(
     found = summarize_scores(scores, targets, test.classes, probabilities=classifier == "softmax")
     _show(found, protocol, console)
     if json is not None:
-        settings: dict[str, object] = {"crops": crops, "flip": flip, "classifier": classifier}
-        settings |= {"checkpoints": [str(path) for path in checkpoints], "data": chosen.name, "split": chosen.split}
+        settings: dict[str, object] = {"crops": crops, "flip": flip, "classifier": classifier, "force": force}
+        settings |= {
+            "checkpoints": [str(path) for path in checkpoints],
+            "data": chosen.name,
+            "split": chosen.split,
+            "force": force,
+        }
         make_folder(json).write_text(json_format.dumps({**settings, **found.as_json()}, indent=2) + "\n")
         say(console, f"wrote {json}")
 

@@ -35,6 +35,7 @@ class EvaluationProtocol:
         batch_size: Images per batch.
         device: Device that runs the network.
         features: Folder that keeps representations for the SVM; None keeps none.
+        force: Evaluate on a split whose test images the checkpoints may have been trained on, with a warning.
         on_progress: Called after every batch.
     """
 
@@ -44,6 +45,7 @@ class EvaluationProtocol:
     batch_size: int = 64
     device: str = "cpu"
     features: Path | None = None
+    force: bool = False
     on_progress: OnProgress = discard
 
 
@@ -100,7 +102,7 @@ def fused_scores(
     for path in paths:
         checkpoint = LoadedCheckpoint.read(path, protocol.device)
         check_classes(checkpoint, splits.test.classes)
-        check_same_split(checkpoint.about, splits)
+        check_same_split(checkpoint.about, data, splits, force=protocol.force)
         if protocol.classifier == "svm":
             scores, targets = _svm_scores(checkpoint, splits, data, protocol)
         else:

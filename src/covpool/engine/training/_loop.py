@@ -75,7 +75,7 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     if restored is not None:
         check_same_data(restored.data, splits, recipe.data.root)
     elif recipe.init.weights and is_checkpoint(recipe.init.weights):
-        check_same_split(read_checkpoint(recipe.init.weights), splits)
+        check_same_split(read_checkpoint(recipe.init.weights), recipe.data, splits)
     session = Session(fabric, recipe, run, splits, on_event, restored)
     recipe = session.recipe
     # The folder is created last, so that a mistake in the data, the network or the optimizer leaves no files.
