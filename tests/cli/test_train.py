@@ -26,7 +26,7 @@ def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
     assert read_recipe(folder / "recipe.toml").optimizer.lr == 0.02
     assert "holds a run already" in refused("train", recipe, "--out", folder)
     again = run("train", "--resume", folder, "data.workers=0", "--no-report")
-    assert again.exit_code == 0 and "best top-1" in again.stdout
+    assert again.exit_code == 0 and "test top-1" in again.stdout
     assert "cannot change in a resumed run" in refused("train", "--resume", folder, "optimizer.lr=1")
 
 

@@ -28,6 +28,7 @@ def test_events_are_shown() -> None:
             }
         )
         bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
+        bar({"event": "epoch", "step": 30, "epoch": 3, **learnt, "validation_top1": 0.25, "seconds": 2.0})
     said = screen.getvalue()
     for words in (
         "the backbone from file.pth",
@@ -36,6 +37,7 @@ def test_events_are_shown() -> None:
         "skipping an image that cannot be read: a/[b].jpg",
         "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  7 s",
         "epoch 2: loss 1.4000  accuracy 30.00%  test: not evaluated",
+        "epoch 3: loss 1.4000  accuracy 30.00%  validation: top-1 25.00%  2 s",
     ):
         assert words in said, words
 

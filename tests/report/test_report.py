@@ -20,6 +20,7 @@ from covpool.diagnostics import Spectra
 from covpool.engine.evaluation._intervals import wilson
 from covpool.engine.evaluation._summary import summarize_scores
 from covpool.engine.training._log import read_log
+from covpool.engine.training._loop import train
 from covpool.report import write_report
 from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import SpectraSummary, function_plots, spectrum_plots, summarize_spectra
@@ -27,6 +28,7 @@ from covpool.report._history import History, Series
 from covpool.report._mistakes import find_mistakes
 from covpool.report._predictions import Predictions
 from report.pages import SECTIONS, Page, outside
+from tiny import make_tree, tiny_recipe
 
 MISSING = "This part is missing"
 
@@ -69,13 +71,19 @@ def test_numbers_are_those_of_the_log_and_of_the_checkpoint(finished: Path) -> N
         if event["event"] == "epoch":
             row = f"{event['epoch']} {event['train_loss']:.4f} {100 * event['train_top1']:.2f} %"
             assert f"{row} {event['test_loss']:.4f} {100 * event['top1']:.2f} %" in found.text["timings"]
-    best = max(event["top1"] for event in events if event["event"] == "epoch")
-    low, high = wilson(round(12 * best), 12)
+    accuracies = [event["top1"] for event in events if event["event"] == "epoch"]
+    low, high = wilson(round(12 * accuracies[-1]), 12)
     assert (
-        f"top-1 accuracy {100 * best:.2f} % 95 % interval {100 * low:.2f} to {100 * high:.2f} %" in found.text["result"]
+        f"top-1 accuracy {100 * accuracies[-1]:.2f} % 95 % interval {100 * low:.2f} to {100 * high:.2f} %"
+        in found.text["result"]
     )
-    assert "test images 12" in found.text["result"] and "best.safetensors" in found.text["result"]
-    network = covpool.load(finished / "best.safetensors")
+    assert (
+        "test images 12" in found.text["result"]
+        and "last.safetensors (after epoch 2, the last one)" in found.text["result"]
+    )
+    assert f"best epoch on the test set {100 * max(accuracies):.2f} %" in found.text["result"]
+    assert "chosen on the test images, so too optimistic: not the result" in found.text["result"]
+    network = covpool.load(finished / "last.safetensors")
     assert f"parameters {sum(p.numel() for p in network.parameters()):,}" in found.text["result"]
     assert (
         f"torch {covpool.io.read_checkpoint(finished / 'best.safetensors').versions['torch']}" in found.text["settings"]
@@ -93,7 +101,7 @@ def test_settings_that_differ_are_shown_with_their_defaults(finished: Path) -> N
 def test_mistakes_are_those_of_the_network(finished: Path) -> None:
     found = page(finished)
     splits = open_data(Data(root=_root(finished), workers=0))
-    network = covpool.load(finished / "best.safetensors")
+    network = covpool.load(finished / "last.safetensors")
     names = splits.test.classes
     pairs: dict[tuple[str, str], int] = {}
     for i, target in enumerate(splits.test.targets):
@@ -137,13 +145,25 @@ def test_scores_that_do_not_belong_to_the_checkpoint_are_computed_again(copy: Pa
         (copy / "scores.safetensors").write_bytes(b"half of it")
     else:
         spoil_scores(copy)
-        shutil.copy(copy / "last.safetensors", copy / "best.safetensors")
+        shutil.copy(copy / "best.safetensors", copy / "last.safetensors")
     write_report(copy)
     if what == "of other weights":
-        epochs = [event for event in read_log(copy / "log.jsonl") if event["event"] == "epoch"]
-        assert f"top-1 accuracy {100 * epochs[-1]['top1']:.2f} %" in page(copy).text["result"]
+        best = max(event["top1"] for event in read_log(copy / "log.jsonl") if event["event"] == "epoch")
+        assert f"top-1 accuracy {100 * best:.2f} %" in page(copy).text["result"]
     else:
         assert page(copy).text["result"] == page(finished).text["result"]
+
+
+def test_the_result_is_the_epoch_chosen_on_the_validation_set(tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "tree", train=8)
+    recipe = tiny_recipe(root, data={"validation_fraction": 0.25}, train={"epochs": 2})
+    result = train(recipe, tmp_path / "run")
+    write_report(tmp_path / "run")
+    found = page(tmp_path / "run").text
+    assert f"best.safetensors (after epoch {result.epoch}, chosen on the validation set)" in found["result"]
+    assert f"top-1 accuracy {100 * result.metrics['top1']:.2f} %" in found["result"]
+    assert f"top-1 on the validation set {100 * result.best:.2f} % epoch {result.epoch};" in found["result"]
+    assert "best epoch on the test set" not in found["result"] and "top-1, validation" in found["timings"]
 
 
 def spoil_scores(run: Path) -> None:
@@ -226,7 +246,7 @@ def test_a_file_name_that_is_not_text(copy: Path) -> None:
 def test_pools_of_other_kinds(copy: Path, pool: str) -> None:
     classes = covpool.io.read_checkpoint(copy / "best.safetensors").class_names
     network = covpool.attach("test_resnet", pool, 3, reduce_to=8)
-    covpool.save(network, copy / "best.safetensors", class_names=classes, preprocessing={"size": 32, "resize": [32]})
+    covpool.save(network, copy / "last.safetensors", class_names=classes, preprocessing={"size": 32, "resize": [32]})
     write_report(copy)
     found = page(copy)
     assert found.count("spectra", "svg") == 2 and MISSING not in found.text["functions"]

@@ -65,9 +65,10 @@ def _step(event: "Event") -> str:
 
 
 def _epoch(event: "Event") -> str:
-    """One line per epoch: training loss and accuracy, test accuracy, seconds."""
-    found: dict[str, Any] = {f"top-{k}": event.get(f"top{k}") for k in (1, 3, 5)}
+    """One line per epoch: training loss and accuracy, test or validation accuracy, seconds."""
+    part, prefix = ("validation", "validation_") if "validation_top1" in event else ("test", "")
+    found: dict[str, Any] = {f"top-{k}": event.get(f"{prefix}top{k}") for k in (1, 3, 5)}
     test = "  ".join(f"{name} {value:.2%}" for name, value in found.items() if value is not None)
     training = f"loss {event['train_loss']:.4f}  accuracy {event['train_top1']:.2%}"
     seconds = event["seconds"] + event.get("evaluation_seconds", 0.0)
-    return f"epoch {event['epoch']}: {training}  test: {test or 'not evaluated'}  {seconds:.0f} s"
+    return f"epoch {event['epoch']}: {training}  {part}: {test or 'not evaluated'}  {seconds:.0f} s"

@@ -107,7 +107,7 @@ def _table(rows: "list[SweepRow]") -> Table:
         counts = (str(len(row.outcomes)), str(len(row.outcomes) - len(row.sound) or UNKNOWN))
         cells.append((*row.point.values(), *counts, _mean(row, "top1"), _mean(row, "top5")))
     keys = list(rows[0].point)
-    caption = "mean ± standard deviation over seeds and splits, after the last epoch"
+    caption = "test accuracy of the last epoch, or of the one chosen on validation images; mean ± standard deviation"
     return table((*keys, "runs", "failed", "top-1 %", "top-5 %"), cells, left=len(keys), caption=caption)
 
 

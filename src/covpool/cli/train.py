@@ -110,6 +110,18 @@ def _report(run: Path, recipe: "Recipe", console: Console) -> None:
 
 
 def _summary(result: "Result") -> str:
-    best = f"best top-1 {result.best:.2%} after epoch {result.best_epoch}; " if result.best_epoch else ""
     epochs = "1 epoch" if result.epochs == 1 else f"{result.epochs} epochs"
-    return f"{epochs}, {result.seconds:.0f} s of training; {best}everything is in {result.run}"
+    return f"{epochs}, {result.seconds:.0f} s of training; {_accuracy(result)}everything is in {result.run}"
+
+
+def _accuracy(result: "Result") -> str:
+    """The test accuracy and how its epoch was chosen."""
+    best = f"{result.best:.2%} after epoch {result.best_epoch}"
+    top1 = f"test top-1 {result.metrics['top1']:.2%}" if "top1" in result.metrics else "test classes unknown"
+    if not result.best_epoch:
+        return ""
+    if result.best_on == "validation":
+        return f"{top1}, of epoch {result.epoch}, which is the best on the validation set ({result.best:.2%}); "
+    if result.best_epoch == result.epoch:
+        return f"{top1} after the last epoch; "
+    return f"{top1} after the last epoch (best on test: {best}, too optimistic because chosen on the test images); "

@@ -31,6 +31,9 @@ class Data(Settings):
     """Seed of the split of a flat folder (CLASS/IMAGE, no train and test). Unset: that of `init.weights`, else 0."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Fraction of each class of a flat folder to test on. Unset: that of `init.weights`, else 0.2."""
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Fraction of each class of the training images to hold out, to choose the best epoch on. Unset: the val images of
+    a data set that is trained on train and tested on test, else none."""
     train_on: Literal["train", "train+val"] = "train"
     """Images to train on."""
     test_on: Literal["test", "val"] = "test"

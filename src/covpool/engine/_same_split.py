@@ -64,7 +64,9 @@ def _other_random_split(kept: DataSplit, splits: Splits) -> str:
     """Say what is wrong with testing on another random split; empty if nothing is."""
     if kept.split_seed is None or splits.random is None:
         return ""
-    now = {"train": image_fingerprint(splits.train), "test": image_fingerprint(splits.test)}
+    now = {"test": image_fingerprint(splits.test)}
+    if splits.validation is None and "validation" not in kept.fingerprints:
+        now["train"] = image_fingerprint(splits.train)
     if all(kept.fingerprints.get(part) in (None, mark) for part, mark in now.items()):
         return ""
     wanted = f"split_seed={kept.split_seed}, test_fraction={kept.split_fraction}"

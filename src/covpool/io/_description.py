@@ -76,6 +76,7 @@ class DataSplit(Described):
         split: Number of the official split, for data sets with several.
         split_seed: Seed of a random split; None for a split that the data set comes with.
         split_fraction: Fraction of the images held out by a random split.
+        validation_fraction: Fraction of the training images held out at random, to choose the best epoch on.
         images: Number of images by part, such as {"train": 5994, "test": 5794}.
         fingerprints: Hash of the file list by part.
     """
@@ -87,6 +88,7 @@ class DataSplit(Described):
     split: Count = 1
     split_seed: Count | None = None
     split_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     images: dict[str, Count] = {}
     fingerprints: dict[str, str] = {}
 

@@ -1,6 +1,6 @@
 """The learning curves of a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -46,10 +46,11 @@ def learning_curves(history: History, stage_starts: Sequence[int] = ()) -> list[
 
 def _panels(history: History) -> Iterator[Panel]:
     of_steps, of_epochs = history.of_steps, history.of_epochs
-    both = [of_epochs("train_loss", "training"), of_epochs("test_loss", "test")]
-    yield Panel("Loss", "free", [of_steps("loss", "")], both)
-    both = [_percent(of_epochs("train_top1", "training")), _percent(of_epochs("top1", "test"))]
-    yield Panel("Accuracy (top-1), %", "percent", [_percent(of_steps("accuracy", ""))], both)
+    kinds = {"train_loss": "training", "test_loss": "test", "validation_loss": "validation"}
+    yield Panel("Loss", "free", [of_steps("loss", "")], _present(of_epochs(key, name) for key, name in kinds.items()))
+    kinds = {"train_top1": "training", "top1": "test", "validation_top1": "validation"}
+    found = _present(_percent(of_epochs(key, name)) for key, name in kinds.items())
+    yield Panel("Accuracy (top-1), %", "percent", [_percent(of_steps("accuracy", ""))], found)
     yield Panel("Learning rate", "log", [], [of_steps("lr", "")])
     norm = "gradient_norm_pool"
     yield Panel("Gradient norm at the input of the pool", "log", [of_steps(norm, "")], [of_epochs(norm, "")])
@@ -87,6 +88,10 @@ def _scale(axes: Any, panel: Panel) -> None:
         axes.minorticks_off()
     elif panel.scale in ("log", "from zero"):
         axes.set_ylim(bottom=0)
+
+
+def _present(curves: Iterable[Series]) -> list[Series]:
+    return [series for series in curves if series.x]
 
 
 def _percent(series: Series) -> Series:

@@ -26,8 +26,9 @@ def headline(history: History, evaluation: Evaluation | None) -> list[Fact]:
     facts = []
     if evaluation is not None:
         facts = [_accuracy(evaluation, k) for k in (1, 5) if k == 1 or k < len(evaluation.classes)]
-    elif history.last("top1") is not None:
-        facts = [Fact("top-1, last logged", percent(history.last("top1") or 0.0))]
+    else:
+        logged = {"top-1": history.last("top1"), "validation top-1": history.last("validation_top1")}
+        facts = [Fact(f"{name}, last logged", percent(top1)) for name, top1 in logged.items() if top1 is not None]
     speed = history.of_steps("images_per_s", "").y
     if speed:
         facts.append(Fact("training images per second", f"{_median(speed):,.0f}", "median of the log"))
@@ -47,6 +48,20 @@ def metrics(evaluation: Evaluation) -> list[Fact]:
     left_out = f"{evaluation.unread:,} left out: not readable, or class unknown" if evaluation.unread else ""
     facts.append(Fact("test images", f"{evaluation.images:,}", left_out))
     facts.append(Fact("classes", f"{len(evaluation.classes):,}"))
+    return facts
+
+
+def choice(history: History) -> list[Fact]:
+    """How the epoch of the result was chosen, and the accuracy that it was chosen by."""
+    facts = []
+    for key, name, note in (
+        ("validation_top1", "top-1 on the validation set", "the best epoch is chosen on it"),
+        ("top1", "best epoch on the test set", "chosen on the test images, so too optimistic: not the result"),
+    ):
+        series = history.of_epochs(key, "")
+        if series.y:
+            best = max(series.y)
+            facts.append(Fact(name, percent(best), f"epoch {series.x[series.y.index(best)]:.0f}; {note}"))
     return facts
 
 

@@ -29,9 +29,10 @@ TEMPLATE = Path(__file__).parent / "page.html.jinja"
 def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto") -> Path:
     """Write one self-contained page on a run: curves, accuracy, mistakes with images, spectra, settings, timings.
 
-    The accuracy is that of the best checkpoint on the test set. The scores that the training saved are used; if there
-    are none, they are computed again. A section that cannot be made (no checkpoint yet, no data, unknown classes, no
-    matplotlib) is replaced by a sentence that says why.
+    The accuracy is that of the checkpoint that is the result of the run: the best on the validation set, or the last
+    one if there is no validation set. The scores that the training saved are used; if there are none, they are computed
+    again. A section that cannot be made (no checkpoint yet, no data, unknown classes, no matplotlib) is replaced by a
+    sentence that says why.
 
     Args:
         run: The folder of a run, finished or not, or of a fit.
@@ -85,7 +86,10 @@ def read_run_recipe(run: Path) -> Recipe:
 def _log_values(recipe: Recipe, history: History, fit: FitSection | None) -> dict[str, Any]:
     """What the page shows of the recipe and the log."""
     starts = [stage.start for stage in resolve_stages(recipe)][1:]
+    is_validated = any("validation_top1" in epoch for epoch in history.epochs)
     return {
+        "validated": is_validated,
+        "evaluated": "validation" if is_validated else "test",
         "progress": facts.progress(history, recipe) if fit is None else facts.fitted(fit.seconds),
         "curves": attempt(lambda: learning_curves(history, starts)),
         "timings": facts.timings(history),
@@ -117,6 +121,6 @@ def _prediction_values(predictions: Section[Predictions], history: History) -> d
     return {
         "headline": facts.headline(history, evaluation.value),
         "evaluation": evaluation,
-        "metrics": facts.metrics(evaluation.value) if evaluation.value else [],
+        "metrics": [*facts.metrics(evaluation.value), *facts.choice(history)] if evaluation.value else [],
         "mistakes": attempt(lambda: find_mistakes(required(predictions), required(evaluation))),
     }

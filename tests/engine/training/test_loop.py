@@ -1,5 +1,6 @@
 """Trainings that take seconds, and the files they write."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,13 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import covpool
+from covpool.data import Data, Images
+from covpool.data.pipeline import EvalBatches, data_settings
 from covpool.data.pipeline._batches import TrainBatches
 from covpool.data.sets._open import open_data
+from covpool.engine import compute_scores
+from covpool.engine.evaluation import LoadedCheckpoint
+from covpool.engine.evaluation._metrics import accuracies
 from covpool.engine.training._build import build_network
 from covpool.engine.training._log import Event, read_log
 from covpool.engine.training._loop import train
@@ -81,7 +87,8 @@ def test_files_and_events_of_a_run(root: Path, tmp_path: Path) -> None:
     ]
     assert [event["step"] for event in events if event["event"] == "tick"] == list(range(1, 9))
     accuracies = [line["top1"] for line in log if line["event"] == "epoch"]
-    assert result.best == max(accuracies) and result.metrics["top1"] == accuracies[-1]
+    assert result.best == max(accuracies) and result.best_on == "test", "labelled, because it is too optimistic"
+    assert result.metrics["top1"] == accuracies[-1] == log[-1]["top1"] and result.epoch == log[-1]["result_epoch"] == 2
     saved = covpool.io.read_checkpoint(tmp_path / "run" / "last.safetensors")
     assert saved.class_names == tuple(CLASSES) and saved.preprocessing.size == 32
     assert saved.training.epoch == 2 and saved.training.recipe["optimizer"]["lr"] == 0.05
@@ -90,6 +97,42 @@ def test_files_and_events_of_a_run(root: Path, tmp_path: Path) -> None:
     assert saved.data.images == {"train": 48, "test": 12} and len(set(saved.data.fingerprints.values())) == 2
     network = covpool.load(tmp_path / "run" / "last.safetensors")
     assert network.num_classes == 3
+
+
+def top1_of(checkpoint: Path, images: Images) -> float:
+    """The accuracy of a checkpoint on some images, computed anew."""
+    loaded = LoadedCheckpoint.read(checkpoint, "cpu")
+    batches = EvalBatches(images, loaded.augment, Data(workers=0), batch_size=7)
+    return accuracies(*compute_scores(loaded.network, batches))["top1"]
+
+
+def test_the_epoch_is_chosen_on_the_validation_set(root: Path, tmp_path: Path) -> None:
+    """The test set is evaluated once, with the checkpoint that is best on the validation images."""
+    recipe = tiny_recipe(root, data={"validation_fraction": 0.25}, train={"epochs": 4, "ema": 0.5})
+    result, run = train(recipe, tmp_path / "run"), tmp_path / "run"
+    log = read_log(run / "log.jsonl")
+    held_out = [line["validation_top1"] for line in log if line["event"] == "epoch"]
+    assert not any("top1" in line for line in log[:-1]), "no test figure before the end"
+    assert result.best == max(held_out) and result.best_on == "validation"
+    assert result.epoch == result.best_epoch == held_out.index(max(held_out)) + 1
+    splits = open_data(recipe.data)
+    assert splits.validation is not None
+    assert result.metrics["top1"] == log[-1]["top1"] == top1_of(run / "best.safetensors", splits.test)
+    assert result.best == top1_of(run / "best.safetensors", splits.validation)
+    saved = covpool.io.read_checkpoint(run / "best.safetensors")
+    assert saved.data.images == {"train": 36, "validation": 12, "test": 12}
+    assert saved.training.notes == {"chosen_on": "validation"} and "top1" not in saved.training.metrics
+    assert data_settings(saved.data).validation_fraction == 0.25
+
+
+def test_a_validation_folder_is_used_to_choose(root: Path, tmp_path: Path) -> None:
+    three = shutil.copytree(root, tmp_path / "three")
+    shutil.copytree(three / "test", three / "val")
+    result = train(tiny_recipe(three, train={"epochs": 1}), tmp_path / "run")
+    assert result.best_on == "validation" and result.best == result.metrics["top1"]
+    both = open_data(Data(root=str(three), train_on="train+val"))
+    assert both.validation is None, "images that are trained on cannot choose"
+    assert open_data(Data(root=str(three), test_on="val")).validation is None
 
 
 def test_accumulation_is_one_large_batch(root: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_killed_in_mid_epoch(recipe: Recipe, whole: Path, tmp_path: Path) -> Non
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert read_log(killed / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
-    assert "best top-1" in finish(start("train", "--resume", killed, "--no-report"))
+    assert "test top-1" in finish(start("train", "--resume", killed, "--no-report"))
     assert_same_end(whole, killed)
 
 
@@ -186,6 +186,34 @@ def test_initial_weights_are_not_needed_to_resume(recipe: Recipe, whole: Path, t
     stop_after_an_epoch(started, tmp_path / "killed")
     weights.unlink()
     train(started, tmp_path / "killed", resume=True)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_the_speed_counts_the_time_before_a_resume(recipe: Recipe, tmp_path: Path) -> None:
+    """Stopped and resumed inside a logging window, whose first step took long."""
+    run, slow = tmp_path / "run", 0.5
+    slowed = recipe.changed(train={"epochs": 1, "log_every": 4, "save_every": 2})
+
+    def stop(event: Event) -> None:
+        if event["event"] == "tick":
+            time.sleep(slow)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped, match="at step 1"):
+        train(slowed, run, on_event=stop)
+    train(slowed, run, resume=True)
+    (step,) = (event for event in read_log(run / "log.jsonl") if event["event"] == "step")
+    (epoch,) = (event for event in read_log(run / "log.jsonl") if event["event"] == "epoch")
+    assert 48 / step["images_per_s"] > slow and epoch["seconds"] > slow
+
+
+@pytest.mark.parametrize("when", [{"event": "tick", "step": 7}, {"event": "epoch", "epoch": 3}], ids=str)
+def test_the_choice_on_validation_images_survives_a_kill(
+    recipe: Recipe, tmp_path: Path, when: dict[str, object]
+) -> None:
+    validated = recipe.changed(data={"validation_fraction": 0.25})  # three steps per epoch
+    train(validated, tmp_path / "whole")
+    train_until(validated, tmp_path / "killed", **when)
     assert_same_end(tmp_path / "whole", tmp_path / "killed")
 
 

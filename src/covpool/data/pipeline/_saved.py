@@ -5,7 +5,7 @@ from covpool.data._settings import Data
 from covpool.data.sets import Splits
 from covpool.io import DataSplit
 
-KEPT = ("name", "root", "split", "train_on", "test_on")
+KEPT = ("name", "root", "split", "validation_fraction", "train_on", "test_on")
 
 
 def data_split(data: Data, splits: Splits | None = None) -> DataSplit:
@@ -22,6 +22,8 @@ def data_split(data: Data, splits: Splits | None = None) -> DataSplit:
     if splits is None:
         return DataSplit(**settings, split_seed=data.split_seed, split_fraction=data.test_fraction)
     parts = {"train": splits.train, "test": splits.test}
+    if splits.validation is not None:
+        parts["validation"] = splits.validation
     random = splits.random
     return DataSplit(
         **settings,

@@ -11,24 +11,26 @@ from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, Images
 from covpool.data._settings import Data
 from covpool.data.sets._layout import SUBSETS, Subsets
-from covpool.data.sets._random import RandomSplit
+from covpool.data.sets._random import RandomSplit, split_at_random
 
 SHOWN = 5  # classes named in a message
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The training set and the test set; both have the same classes.
+    """The training set, the test set and perhaps a validation set; all have the same classes.
 
     Attributes:
         train: The training set.
         test: The test set.
         random: How the images of a flat folder were split; None for a split that the data set comes with.
+        validation: Images that are neither trained nor tested on, to choose the best epoch with; None without any.
     """
 
     train: Images
     test: Images
     random: RandomSplit | None = None
+    validation: Images | None = None
 
 
 def list_sets() -> list[str]:
@@ -62,7 +64,10 @@ def open_data(data: Data) -> Splits:
     tested = _test_subset(subsets, data)
     find_random = getattr(reader, "random_split", None)
     random = find_random(root, data) if find_random else None
-    splits = Splits(_training_set(subsets, tested, data), subsets[tested], random)
+    train, validation = _hold_out(_training_set(subsets, tested, data), root, data)
+    if validation is None and data.train_on == "train" and tested == "test":
+        validation = _known(subsets.get("val"))
+    splits = Splits(train, subsets[tested], random, validation)
     _check_images(splits, root)
     return splits
 
@@ -91,6 +96,20 @@ def _training_set(subsets: Subsets, tested: str, data: Data) -> Images:
             f'has {there} and is tested on {tested}: use train_on = "train", or another test_on'
         )
     return subsets["train"] + subsets["val"]
+
+
+def _hold_out(train: Images, root: Path, data: Data) -> tuple[Images, Images | None]:
+    """Split a validation set from the training set, if the settings ask for it."""
+    if data.validation_fraction is None:
+        return train, None
+    split = RandomSplit(data.split_seed or 0, data.validation_fraction)
+    held_out = split_at_random(train, root, split)
+    return held_out["train"], held_out["test"]
+
+
+def _known(images: Images | None) -> Images | None:
+    """The images, unless there are none or some have no class."""
+    return images if images is not None and len(images) and UNKNOWN not in images.targets else None
 
 
 def _check_images(splits: Splits, root: Path) -> None:

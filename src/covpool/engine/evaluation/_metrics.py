@@ -1,8 +1,12 @@
 """Accuracy and loss of scores."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+Part = Literal["test", "validation"]  # images that are evaluated
 
 TOP = (1, 3, 5)
 BINS = 15  # number of confidence intervals of the calibration error, as in Guo et al., ICML 2017
@@ -27,6 +31,15 @@ def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
         answers = scores.topk(min(k, scores.shape[1])).indices if k > 1 else scores.argmax(1, keepdim=True)
         found[f"top{k}"] = int((answers == targets[:, None]).sum()) / len(targets)
     return found
+
+
+def named_by_part(metrics: dict[str, float], part: Part) -> dict[str, float]:
+    """Name the accuracies of a validation set as such; those of the test set keep their names.
+
+    >>> named_by_part({"top1": 0.75}, "validation")
+    {'validation_top1': 0.75}
+    """
+    return metrics if part == "test" else {f"{part}_{name}": value for name, value in metrics.items()}
 
 
 def calibration_error(scores: Tensor, targets: Tensor) -> float:

@@ -10,6 +10,7 @@ from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible
 from covpool.engine._same_split import check_same_split, split_of_weights
+from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._log import Event
 from covpool.engine.training._pool_init import init_pool_from_data
@@ -29,17 +30,22 @@ class Result:
     Attributes:
         run: The folder of the run.
         epochs: Epochs completed.
-        metrics: Result of the last evaluation: loss, top1, top3, top5.
-        best: Top-1 accuracy of the best epoch.
+        metrics: Result on the test set: loss, top1, top3, top5. With a validation set it is that of the epoch chosen on
+            it, else that of the last epoch.
+        epoch: The epoch of these metrics.
+        best: Top-1 accuracy of the best epoch, on the images that it was chosen on.
         best_epoch: The best epoch.
+        best_on: Images that the best epoch was chosen on. On "test", `best` is too optimistic to report.
         seconds: Training time of all sessions together.
     """
 
     run: Path
     epochs: int
     metrics: dict[str, float] = field(default_factory=dict)
+    epoch: int = 0
     best: float = -1.0
     best_epoch: int = 0
+    best_on: Part = "test"
     seconds: float = 0.0
 
 
@@ -52,7 +58,7 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
 
     Under torchrun every process calls this function. It writes to the folder of the run: recipe.toml (every setting),
     log.jsonl, tensorboard/, last.safetensors and best.safetensors (checkpoints), scores.safetensors (test scores of the
-    best checkpoint) and state.pt (to resume from).
+    checkpoint that is the result) and state.pt (to resume from).
 
     Args:
         recipe: The recipe, from `read_recipe`.
@@ -89,11 +95,14 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
                 if session.position.epoch < stage.end:
                     StageTraining(session, stage, requests).run()
         position = session.position
-        found = {"best": position.best, "best_epoch": position.best_epoch, "seconds": position.seconds}
-        session.emit({"event": "end", "epoch": position.epoch, **position.metrics, **found})
+        metrics, epoch = session.conclude()
+        best = {"best": position.best, "best_epoch": position.best_epoch, "best_on": session.part}
+        found = {"result_epoch": epoch, **best, "seconds": position.seconds}
+        session.emit({"event": "end", "epoch": position.epoch, **metrics, **found})
     finally:
         session.close()
-    return Result(run, position.epoch, position.metrics, position.best, position.best_epoch, position.seconds)
+    best_epoch, part = position.best_epoch, session.part
+    return Result(run, position.epoch, metrics, epoch, position.best, best_epoch, part, position.seconds)
 
 
 def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:

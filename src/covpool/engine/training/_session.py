@@ -14,10 +14,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import covpool
 from covpool._errors import CovpoolError, OutOfResourcesError
+from covpool._files import read_tensors
 from covpool.data.pipeline import EvalBatches, Share, data_split, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
 from covpool.engine._infer import compute_scores
+from covpool.engine.evaluation._metrics import Part, accuracies
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
 from covpool.engine.training._build import Built, build_network
@@ -72,7 +74,8 @@ class Session:
         self.tensors = restored.tensors if restored else {}  # until their stage is set up
         self._on_event = on_event
         self._log: Log | None = None
-        self._test: EvalBatches | None = None
+        self.part: Part = "test" if splits.validation is None else "validation"  # evaluated after every epoch
+        self._evaluated: dict[Part, EvalBatches] = {}
 
     def begin(self) -> None:
         """Open the log. A resumed log is cut back to the step of the restored state."""
@@ -80,7 +83,8 @@ class Session:
             self._log = Log(self.run, self.position.step if self.is_resumed else None)
         self.broken = {
             name: BrokenImages(images, self.position.broken.setdefault(name, []))
-            for name, images in (("train", self.splits.train), ("test", self.splits.test))
+            for name in ("train", "validation", "test")
+            if (images := getattr(self.splits, name)) is not None
         }
 
     def emit(self, event: Event, *, logged: bool = True) -> None:
@@ -95,18 +99,53 @@ class Session:
         if self._log is not None:
             self._log.close()
 
-    def score_test_set(self, model: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Compute the logits and targets of the test set, with the averaged weights if there are any.
+    def score(self, part: Part, model: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Compute the logits and targets of the validation or test set, with the averaged weights if there are any.
 
         Args:
+            part: The set.
             model: The network as the strategy wraps it.
             batch_size: Images per batch and process, unless the recipe sets evaluate.batch_size.
         """
+        network = self.ema.module if self.ema is not None else model if self.is_sharded else self.network
+        self._synchronize_buffers()
+        return self._score(part, network, batch_size)
+
+    def conclude(self) -> tuple[dict[str, float], int]:
+        """Return the test metrics of the run and their epoch.
+
+        With a validation set it is the epoch that is best on it; its checkpoint is evaluated on the test set, once.
+        Without one it is the last epoch.
+        """
+        if self.part == "test" or not self.position.best_epoch:
+            return self.position.metrics, self.position.epoch
+        batch_size = self.recipe.train.batch_size // (self.recipe.train.accumulate * self.fabric.world_size)
+        scores = self._score("test", self._best_network(), batch_size)
+        self.report_broken()
+        metrics = accuracies(*scores)
+        if metrics:
+            self.save_scores(BEST_CHECKPOINT, *scores)
+        return metrics, self.position.best_epoch
+
+    def _best_network(self) -> nn.Module:
+        """The network with the weights of the best checkpoint, which the first process reads. The training is over."""
+        is_first, path = self.fabric.is_global_zero, self.run / BEST_CHECKPOINT
+        weights = self.fabric.broadcast(dict(read_tensors(path)) if is_first else {})
+        network = self.network if self.ema is None else cast(Network, self.ema.module)
+        if self.is_sharded:
+            assert self.network.architecture is not None
+            network = rebuild(self.network.architecture)
+        network.load_state_dict(weights)
+        return network.to(self.fabric.device)
+
+    def _score(self, part: Part, network: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
         settings = self.recipe.evaluate
         size = settings.batch_size or max(1, batch_size // settings.crops)
-        if self._test is None:
-            self._test = EvalBatches(
-                self.splits.test,
+        images = self.splits.validation if part == "validation" else self.splits.test
+        assert images is not None
+        if part not in self._evaluated:
+            self._evaluated[part] = EvalBatches(
+                images,
                 self.augment,
                 self.recipe.data,
                 batch_size=size,
@@ -115,9 +154,7 @@ class Session:
                 device=self.fabric.device,
                 on_progress=self.report_caching,
             )
-        network = self.ema.module if self.ema is not None else model if self.is_sharded else self.network
-        self._synchronize_buffers()
-        batches = self.broken["test"].watch(self._test)
+        batches = self.broken[part].watch(self._evaluated[part])
         precision = self.recipe.train.precision
         try:
             return compute_scores(network, batches, flip=settings.flip, precision=precision, fabric=self.fabric)
@@ -150,8 +187,14 @@ class Session:
             for path in found.collect(self.fabric) if self.recipe.data.broken == "skip" else []:
                 self.emit({"event": "broken", "part": name, "path": path})
 
-    def save_checkpoint(self, name: str, metrics: dict[str, float]) -> None:
-        """Save the evaluated weights as a checkpoint in the folder of the run. Every process must call this method."""
+    def save_checkpoint(self, name: str, metrics: dict[str, float], *, notes: dict[str, str] | None = None) -> None:
+        """Save the evaluated weights as a checkpoint in the folder of the run. Every process must call this method.
+
+        Args:
+            name: Name of the file.
+            metrics: Result of the evaluation.
+            notes: What else the checkpoint says about the training.
+        """
         network = self.network if self.ema is None else cast(Network, self.ema.module)
         if self.is_sharded:
             whole = get_model_state_dict(self.wrapped, options=WHOLE)
@@ -161,7 +204,7 @@ class Session:
                 network.load_state_dict(whole)
         if self.fabric.is_global_zero:
             recipe, position = self.recipe, self.position
-            about = {"epoch": position.epoch, "step": position.step, "metrics": metrics}
+            about = {"epoch": position.epoch, "step": position.step, "metrics": metrics, "notes": notes or {}}
             covpool.save(
                 network,
                 self.run / name,
@@ -172,12 +215,12 @@ class Session:
                 training={"recipe": recipe.model_dump(mode="json"), **about},
             )
 
-    def save_scores(self, logits: Tensor, targets: Tensor) -> None:
-        """Save the test scores of the best checkpoint, for the report."""
+    def save_scores(self, checkpoint: str, logits: Tensor, targets: Tensor) -> None:
+        """Save the test scores of a checkpoint, for the report."""
         if self.fabric.is_global_zero:
             fingerprint = self._data.fingerprints["test"]
             scores = SavedScores(logits, targets)
-            save_scores(self.run / SCORES_FILE, scores, self.run / BEST_CHECKPOINT, self.recipe, fingerprint)
+            save_scores(self.run / SCORES_FILE, scores, self.run / checkpoint, self.recipe, fingerprint)
 
     def save_state(self, optimizer: torch.optim.Optimizer) -> None:
         """Save everything needed to resume. Every process must call this method."""
@@ -191,7 +234,7 @@ class Session:
 
     @cached_property
     def _data(self) -> DataSplit:
-        """The training set and the test set, with fingerprints of their file lists."""
+        """The sets of images, with fingerprints of their file lists."""
         return data_split(self.recipe.data, self.splits)
 
     def _make_ema(self) -> AveragedModel | None:

@@ -12,7 +12,7 @@ from torch import nn
 from covpool._errors import CovpoolError
 from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
-from covpool.engine.evaluation._metrics import accuracies
+from covpool.engine.evaluation._metrics import accuracies, named_by_part
 from covpool.engine.training._build import count_learning, freeze, set_training
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._meter import NAMES, Meter, means
@@ -109,8 +109,10 @@ class StageTraining:
         if position.step_in_epoch and self.fabric.is_global_zero:  # the saved sums are over all processes
             self.meter.sums += torch.tensor(position.sums, dtype=self.meter.sums.dtype, device=self.fabric.device)
         position.logged = position.logged if position.step_in_epoch else [0.0] * len(NAMES)
-        self._clock = self._epoch_clock = self._counted = time.perf_counter()
-        self._waited = 0.0
+        if not position.step_in_epoch:
+            position.times = position.logged_times = [0.0, 0.0]
+        self._times_before, self._begun = position.times, time.perf_counter()
+        self._counted = self._begun
 
     def _step(self, batches: Iterator[Batch]) -> None:
         position = self.position
@@ -130,14 +132,19 @@ class StageTraining:
 
     def _log_step(self) -> None:
         position, sums = self.position, self._read_sums()
-        now = time.perf_counter()
-        seconds, waited = now - self._clock, self.batches.waited - self._waited
+        times = self._times()
+        seconds, waited = (now - before for now, before in zip(times, position.logged_times, strict=True))
         images = sums[NAMES.index("images")] - position.logged[NAMES.index("images")]
         speed = {"images_per_s": images / seconds, "compute_images_per_s": images / max(seconds - waited, 1e-9)}
         lr = self.optimizer.param_groups[0]["lr"]
         found = means(sums, position.logged)
         self.session.emit({"event": "step", "epoch": position.epoch + 1, **found, "lr": lr, **speed})
-        position.logged, self._clock, self._waited = sums, now, self.batches.waited
+        position.logged, position.logged_times = sums, times
+
+    def _times(self) -> list[float]:
+        """Seconds of the epoch so far, and seconds of them spent waiting for images, over all sessions."""
+        seconds, waited = self._times_before
+        return [seconds + time.perf_counter() - self._begun, waited + self.batches.waited]
 
     def _read_sums(self) -> list[float]:
         """Read the sums of the epoch over all processes: the only place where the host waits for the device."""
@@ -153,26 +160,28 @@ class StageTraining:
         position, session = self.position, self.session
         trained = {EPOCH_NAMES.get(name, name): value for name, value in means(self._read_sums()).items()}
         now = time.perf_counter()
-        times = {"seconds": now - self._epoch_clock, "waited": self.batches.waited}
+        times = dict(zip(("seconds", "waited"), self._times(), strict=True))
         position.epoch, position.step_in_epoch = position.epoch + 1, 0
         self._count_time()
         scores, metrics = None, {}
         if position.epoch == total_epochs(session.recipe) or position.epoch % self.recipe.evaluate.every == 0:
-            scores = session.score_test_set(self.model, self.micro_batch)
-            metrics = position.metrics = accuracies(*scores)
+            scores = session.score(session.part, self.model, self.micro_batch)
+            metrics = position.metrics = named_by_part(accuracies(*scores), session.part)
         times["evaluation_seconds"] = time.perf_counter() - now
         session.report_broken()
         session.save_checkpoint(LAST_CHECKPOINT, metrics)
-        if scores is not None and metrics.get("top1", -1.0) > position.best:
-            position.best, position.best_epoch = metrics["top1"], position.epoch
-            session.save_checkpoint(BEST_CHECKPOINT, metrics)
-            session.save_scores(*scores)
+        top1 = metrics.get("top1" if session.part == "test" else "validation_top1", -1.0)
+        if top1 > position.best:
+            position.best, position.best_epoch = top1, position.epoch
+            session.save_checkpoint(BEST_CHECKPOINT, metrics, notes={"chosen_on": session.part})
+        if scores is not None and session.part == "test" and metrics:
+            session.save_scores(LAST_CHECKPOINT, *scores)
         tested = {"test_loss" if name == "loss" else name: value for name, value in metrics.items()}
         session.emit({"event": "epoch", "epoch": position.epoch, **trained, **tested, **times})
         session.save_state(self.optimizer.optimizer)
 
     def _save(self) -> None:
-        self.position.sums = self._read_sums()
+        self.position.sums, self.position.times = self._read_sums(), self._times()
         self._count_time()
         self.session.save_state(self.optimizer.optimizer)
 

@@ -38,12 +38,14 @@ class TrainingPosition:
         epoch: Epochs completed, over all stages.
         step: Optimizer steps completed, over all stages.
         step_in_epoch: Optimizer steps completed in the current epoch.
-        best: Top-1 accuracy of the best evaluation.
+        best: Top-1 accuracy of the best evaluation, on the validation set if there is one, else on the test set.
         best_epoch: Epoch of the best evaluation.
         seconds: Training time of all sessions together.
         sums: Sums over the current epoch, see `Meter`.
         logged: The same sums at the last step in the log.
-        broken: Numbers of the images that could not be read, for "train" and "test".
+        times: Seconds of the current epoch, and seconds of them spent waiting for images.
+        logged_times: The same times at the last step in the log.
+        broken: Numbers of the images that could not be read, for "train", "validation" and "test".
         metrics: Result of the last evaluation.
     """
 
@@ -55,6 +57,8 @@ class TrainingPosition:
     seconds: float = 0.0
     sums: list[float] = field(default_factory=list)
     logged: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    logged_times: list[float] = field(default_factory=lambda: [0.0, 0.0])
     broken: dict[str, list[int]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from covpool.recipe import RECIPE_FILE, Devices, Recipe, read_recipe
 from covpool.studies.sweep._axes import Point, grid, read_axes
 
 Status = Literal["finished", "failed"]
-METRICS = ("top1", "top3", "top5", "loss", "best")
+METRICS = ("top1", "top3", "top5", "loss")
 # Trainings run one after another on one device. To run several at once, call `covpool train` several times.
 ONE_DEVICE = "devices.devices=1"
 
@@ -24,7 +24,7 @@ class Outcome:
     Attributes:
         point: Settings on the axes.
         run: Folder of the run.
-        metrics: Metrics of the last evaluation: top1, top3, top5, loss; and best, the top-1 of the best epoch.
+        metrics: Result on the test set, as in `covpool.engine.training.Result`: top1, top3, top5, loss.
         seconds: Time of the training.
         failed: Why there are no metrics.
     """

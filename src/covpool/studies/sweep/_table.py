@@ -13,7 +13,7 @@ from covpool._errors import CovpoolError
 from covpool.studies.sweep._axes import REPEATS, Point
 from covpool.studies.sweep._sweep import Outcome
 
-FIGURES = ("top1", "top3", "top5", "best")
+FIGURES = ("top1", "top3", "top5")
 
 
 @dataclass(frozen=True)
