@@ -30,3 +30,8 @@ def test_require_names_the_extra() -> None:
     assert _check.require("math", "models").pi > 3
     with pytest.raises(ImportError, match=r"this needs no_such_module: pip install 'covpool\[models\]'"):
         _check.require("no_such_module", "models")
+
+
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    assert _check.printable("caf\u00e9 \u4e2d \U0001f431\ttab\n") == "caf\u00e9 \u4e2d \U0001f431\ttab\n"
+    assert _check.printable("a\x1b]0;title\x07\r\x9b2J\udcff\u202egnp") == r"a\x1b]0;title\x07\r\x9b2J\udcff\u202egnp"

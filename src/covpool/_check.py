@@ -5,10 +5,23 @@ A check raises once, at the public edge, and says what was expected, what came a
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from covpool._errors import CovpoolError, MissingPackageError, WrongTypeError
+
+# Control characters but tab and newline, halves of surrogate pairs, and marks that reverse the direction of text.
+OBEYED_BY_TERMINALS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""Write characters that a terminal would obey, or cannot show, as escapes; names of files may contain them.
+
+    >>> printable("cat\x1b[2J")
+    'cat\\x1b[2J'
+    """
+    return OBEYED_BY_TERMINALS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

@@ -4,13 +4,15 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidatorFunctionWrapHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler
 from pydantic import field_validator as check_field
 
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError, WrongTypeError
 
 Location = Sequence[int | str]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Side = Annotated[int, Field(ge=1, le=16_384)]  # of an image, in pixels
 
 
 class Text(str):
@@ -24,7 +26,7 @@ class Text(str):
         """
         try:
             return tomllib.loads(f"value = {self}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             return str(self)
 
 

@@ -41,9 +41,29 @@ def no_memory() -> None:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. More text.")
 
 
+def too_large() -> None:
+    torch.empty(2**50)
+
+
+def beyond_any_memory() -> None:
+    torch.empty(2**62, 2**62)
+
+
+def no_memory_left() -> None:
+    raise MemoryError
+
+
+def escapes() -> None:
+    raise covpool.CovpoolError("there is no class cat\x1b[2J\x1b]0;owned\x07")
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
+        (too_large, "covpool: this does not fit into memory ("),
+        (beyond_any_memory, "covpool: this does not fit into memory ("),
+        (no_memory_left, "covpool: this does not fit into memory (MemoryError): use smaller sizes"),
+        (escapes, r"there is no class cat\x1b[2J\x1b]0;owned\x07"),
         (mistake, "did you mean 'isqrt'"),
         (no_file, "/nowhere/at/all"),
         (no_memory, "the GPU is out of memory (CUDA out of memory): use smaller batches"),

@@ -1,5 +1,6 @@
 """A list of images, and reading one of them."""
 
+import os
 import pickle
 from pathlib import Path
 
@@ -70,6 +71,14 @@ def test_a_broken_image_is_named_with_its_reason(kind: str, tmp_path: Path) -> N
     assert caught.value.path == path and caught.value.reason
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, ValueError) and str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_device_named_like_an_image_does_not_hang(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(BrokenImage, match="not a regular file"):
+        Images([path], [0], ("one",)).load(0)
 
 
 def test_images_are_joined_in_order() -> None:

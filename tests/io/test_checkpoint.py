@@ -227,9 +227,9 @@ def test_nothing_but_the_file_is_read(
 def test_options_that_the_backbone_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     architecture = {"kind": "attach", "backbone": "test_resnet", "pool": "cov", "num_classes": 3}
-    text = json.dumps({"format": 2, "architecture": {**architecture, "backbone_options": {"colour": 3}}})
+    text = json.dumps({"format": 2, "architecture": {**architecture, "backbone_options": {"img_size": 9}}})
     safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": text})
-    with pytest.raises(covpool.CovpoolError, match=r"cannot be built: .*colour"):
+    with pytest.raises(covpool.CovpoolError, match=r"cannot be built: .*img_size"):
         load(path)
 
 

@@ -43,7 +43,16 @@ def test_scalar_options_stay_inside(options: dict[str, Any] | None) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pretrained": False}, {"weights": None}, {"checkpoint_path": ""}, {"a": {}}, {"a": [[1]]}, {"a": "b/c"}],
+    [
+        {"colour": 3},
+        {"features_only": True},
+        {"pretrained": False},
+        {"weights": None},
+        {"checkpoint_path": ""},
+        {"a": {}},
+        {"a": [[1]]},
+        {"a": "b/c"},
+    ],
 )
 def test_other_options_are_named(options: dict[str, Any]) -> None:
     assert next(iter(options)) in str(outside_source(attached(backbone_options=options)))

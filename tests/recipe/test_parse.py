@@ -115,7 +115,7 @@ def test_settings_from_the_command_line(path: Path) -> None:
         ("stages.1.lr=-1", ValueError, "`stages.1.lr` must be a number, at least 0; got -1"),
         ("schedule.factor=-1", ValueError, "`schedule.factor` must be a number, at least 0; got -1"),
         ("augment.std=[0, 0, 0]", ValueError, "`augment.std.0` must be a number, more than 0; got 0"),
-        ("data.workers=-1", ValueError, "`data.workers` must be a whole number, at least 0; got -1"),
+        ("data.workers=-1", ValueError, "`data.workers` must be a whole number, at least 0 and at most 256; got -1"),
         ("schedule.end=0", ValueError, "`schedule.end` must be more than zero"),
         ("model.name=resnet50_isqrt_32k", ValueError, "choose one"),
         ("model.backbone=", ValueError, "no network is named"),

@@ -6,15 +6,18 @@ from collections.abc import Callable
 
 import typer
 
+from covpool._check import printable
 from covpool._errors import CovpoolError
 
+# How torch says that a tensor is larger than the memory, or than any memory.
+BEYOND_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
 MISTAKE, INTERRUPTED = 2, 130  # exit codes; shells report 130 after Ctrl-C
 
 
 def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that a user's mistake (CovpoolError) or a file error (OSError) ends in one line.
 
-    A GPU that runs out of memory counts as a mistake too. Any other exception is a bug and keeps its traceback.
+    Running out of memory counts as a mistake too. Any other exception is a bug and keeps its traceback.
     COVPOOL_TRACEBACK=1 in the environment shows every traceback.
     """
 
@@ -29,7 +32,7 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
             message = _explain(error)
             if message is None or os.environ.get("COVPOOL_TRACEBACK"):
                 raise
-            typer.echo(f"covpool: {message}", err=True)
+            typer.echo(f"covpool: {printable(message)}", err=True)
             raise typer.Exit(MISTAKE) from error
 
     return run
@@ -41,4 +44,7 @@ def _explain(error: Exception) -> str | None:
         return str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's; importing torch for its class would take seconds
         return f"the GPU is out of memory ({str(error).split('. ')[0]}): use smaller batches or images, or --device cpu"
+    if isinstance(error, MemoryError) or any(words in str(error) for words in BEYOND_MEMORY):
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        return f"this does not fit into memory ({reason}): use smaller sizes"
     return None

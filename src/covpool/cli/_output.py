@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from covpool._check import printable
 from covpool._errors import CovpoolError
 
 UNKNOWN = "-"  # what a table shows for a missing value
@@ -16,8 +17,8 @@ Cell = str | Text
 
 
 def say(console: Console, text: str) -> None:
-    """Print text as it is: no markup, no colors, and no line breaks inside a path."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print text as it is: no markup, no colors, no line breaks inside a path, and no terminal escapes."""
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def table(
@@ -28,7 +29,7 @@ def table(
     title: str | None = None,
     caption: str | None = None,
 ) -> Table:
-    """Build a table that wraps long cells instead of cutting them. Strings are shown literally, without markup.
+    """Build a table that wraps long cells instead of cutting them. Markup and terminal escapes are shown literally.
 
     Args:
         headings: Headings of the columns.
@@ -41,7 +42,7 @@ def table(
     for i, heading in enumerate(headings):
         made.add_column(heading, justify="left" if i < left else "right", overflow="fold")
     for row in rows:
-        made.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(escape(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 

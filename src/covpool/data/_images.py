@@ -1,6 +1,7 @@
 """A list of images with their classes, and how one of them is read."""
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,9 @@ class Images:
         """The image in RGB as it is stored: EXIF rotation is ignored, as is usual with these data sets."""
         path = self.paths[index]
         try:
+            kind = os.stat(path).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # opening a named pipe would wait for a writer
+                raise CovpoolError("not a regular file")
             with Image.open(path) as image:
                 return to_rgb(image)
         except Exception as error:  # PIL raises many kinds of errors for a damaged file

@@ -2,15 +2,17 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationInfo
 from pydantic import field_validator as check_field
 
 from covpool._errors import CovpoolError
-from covpool._settings import Settings
+from covpool._settings import Seed, Settings, Side
 
 if TYPE_CHECKING:
     from covpool.io import Preprocessing
     from covpool.models import InputSettings
+
+MOST_WORKERS = 256  # processes that read images
 
 Cache = Literal["none", "ram", "gpu"]
 Color = tuple[float, float, float]
@@ -27,7 +29,7 @@ class Data(Settings):
     """Folder of the data set."""
     split: int = 1
     """Number of the split, for data sets with several. DTD has ten."""
-    split_seed: NonNegativeInt | None = None
+    split_seed: Seed | None = None
     """Seed of the split of a flat folder (CLASS/IMAGE, no train and test). Unset: that of `init.weights`, else 0."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Fraction of each class of a flat folder to test on. Unset: that of `init.weights`, else 0.2."""
@@ -42,16 +44,16 @@ class Data(Settings):
     """What to do with an image that cannot be read."""
     cache: Cache = "none"
     """Where to keep decoded images: in memory, or on the GPU, which then also augments them."""
-    workers: NonNegativeInt = 2
+    workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 2
     """Number of processes that read images."""
 
 
 class Augment(Settings):
     """How an image becomes an input, in training and evaluation. What is not set is as the backbone expects it."""
 
-    size: PositiveInt | None = None
+    size: Side | None = None
     """Height and width of the input; the backbone's own when it is not set."""
-    resize: tuple[PositiveInt, ...] | None = None
+    resize: tuple[Side, ...] | None = None
     """Size before the crop: [shorter side] or [height, width]; [] keeps the size of the image. When it is not set, the
     crop keeps the fraction of the image that the backbone expects."""
     crop: Literal["random_resized", "random", "center"] = "random_resized"
@@ -60,7 +62,7 @@ class Augment(Settings):
     """Range of the area of a "random_resized" crop, as a fraction of the image."""
     ratio: tuple[float, float] = (0.75, 4 / 3)
     """Range of the aspect ratio of a "random_resized" crop."""
-    scales: tuple[int, ...] = ()
+    scales: tuple[Side, ...] = ()
     """Range [low, high] that the shorter side is drawn from before a "random" crop (VGG's scale jitter)."""
     flip: bool = True
     """Whether training images are flipped at random."""
@@ -114,8 +116,8 @@ class Augment(Settings):
 class ResolvedAugment(Augment):
     """How an image becomes an input, with every setting known; by default as for most networks of ImageNet."""
 
-    size: PositiveInt = 224
-    resize: tuple[PositiveInt, ...] = (256,)
+    size: Side = 224
+    resize: tuple[Side, ...] = (256,)
     mean: Color = (0.485, 0.456, 0.406)
     std: Deviation = (0.229, 0.224, 0.225)
     interpolation: Interpolation = "bilinear"

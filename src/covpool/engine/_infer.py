@@ -38,24 +38,25 @@ def infer(
     flip: bool = False,
     precision: Precision = "32",
 ) -> Iterator[Inferred[Any]]:
-    """Run a network over batches without gradients, one result per batch.
+    """Run a network over batches without gradients, one result per batch. Images get the dtype of its weights.
 
-        Args:
-            network: The network. It is put in evaluation mode and stays in it.
-            batches: The batches of this process, for example `covpool.data.pipeline.EvalBatches`.
-            forward: What to compute from the images of a batch; by default the network itself.
-            flip: Run the flipped images too.
-            precision: Precision of the forward pass; "bf16" and "fp16" use autocast.
+    Args:
+        network: The network. It is put in evaluation mode and stays in it.
+        batches: The batches of this process, for example `covpool.data.pipeline.EvalBatches`.
+        forward: What to compute from the images of a batch; by default the network itself.
+        flip: Run the flipped images too.
+        precision: Precision of the forward pass; "bf16" and "fp16" use autocast.
 
-    from covpool.data.pipeline import Batch, EvalBatches
-        >>> batch = Batch(torch.ones(2, 3, 4, 4), torch.zeros(2), torch.arange(2), torch.zeros(2).bool())
-        >>> [found.outputs[0].shape for found in infer(nn.Flatten(), [batch])]
-        [torch.Size([2, 48])]
+    >>> batch = Batch(torch.ones(2, 3, 4, 4), torch.zeros(2), torch.arange(2), torch.zeros(2).bool())
+    >>> [found.outputs[0].shape for found in infer(nn.Flatten(), [batch])]
+    [torch.Size([2, 48])]
     """
     network.eval()
     run = forward or network
+    dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     for batch in batches:
-        views = (batch.x, batch.x.flip(-1)) if flip else (batch.x,)
+        x = batch.x.to(dtype)
+        views = (x, x.flip(-1)) if flip else (x,)
         with autocast(precision, batch.x.device):
             outputs = tuple(run(view) for view in views)
         yield Inferred(batch, outputs)

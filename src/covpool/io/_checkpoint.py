@@ -22,6 +22,7 @@ from covpool.io._description import (
     EvaluationSettings,
     Preprocessing,
     TrainingRecord,
+    layer_sizes,
     one_line,
 )
 from covpool.io._format_1 import upgrade
@@ -34,6 +35,8 @@ D = TypeVar("D", bound=Description)
 
 KEY = "covpool"  # name of our JSON in the metadata of the safetensors file
 FORMAT = 2
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # the dtypes of weights
+SAFE_SIZE = 4096  # of a layer that is built before its weights are compared with those in the file
 RECORDED = ("covpool", "torch", "torchvision", "timm", "safetensors")
 
 Backbones = nn.Module | tuple[nn.Module, ...]
@@ -52,9 +55,10 @@ class Checkpoint(Description):
         self, *, backbone: Backbones | None = None, pool: Pool | None = None, device: torch.device | str = "cpu"
     ) -> Network:
         """Build the network and fill it with the weights in the file; the arguments are those of `covpool.load`."""
-        network = self._build(backbone, pool).cpu()
         state = require("safetensors.torch", "models").load_file(self.path)
-        found = misfits(network, state)
+        self._check_layers({size for tensor in state.values() for size in tensor.shape})
+        network = self._build(backbone, pool).cpu()
+        found = misfits(network, state) or _other_kinds(network, state)
         if found:
             versions = ", ".join(" ".join(pair) for pair in self.versions.items())
             raise CovpoolError(
@@ -71,6 +75,15 @@ class Checkpoint(Description):
             network.to(memory_format=torch.channels_last)
         return network.to(device).eval()
 
+    def _check_layers(self, stored: set[int]) -> None:
+        """Refuse a large layer that no tensor in the file belongs to, before memory is taken for it."""
+        for name, size in layer_sizes(self.architecture):
+            if size > SAFE_SIZE and size not in stored:
+                raise CovpoolError(
+                    f"the weights in {str(self.path)!r} do not fit its architecture: `{name}` is {size}, a size that "
+                    "no tensor in the file has. The file is damaged"
+                )
+
     def _build(self, backbone: Backbones | None, pool: Pool | None) -> Network:
         if self.architecture is None:
             if not isinstance(backbone, Network):
@@ -83,7 +96,7 @@ class Checkpoint(Description):
         if source is not None and backbone is None:
             raise CovpoolError(
                 f"the network of {str(self.path)!r} must be built without other files or the network; it asks for "
-                f"{source}: build the backbone yourself and give it as `backbone`"
+                f"{source}, which covpool does not know as safe: build the backbone yourself and give it as `backbone`"
             )
         try:
             return rebuild(self.architecture, backbone=backbone, pool=pool)
@@ -253,6 +266,14 @@ def _describe(kind: type[D], fields: Mapping[str, Any]) -> D:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise one_line(error) from error
+
+
+def _other_kinds(network: Network, state: Mapping[str, Tensor]) -> str:
+    """Which weights are whole numbers in place of real ones or the reverse, in words; an empty string if none are."""
+    for name, tensor in network.state_dict().items():
+        if name in state and state[name].dtype not in (FLOATING if tensor.is_floating_point() else (tensor.dtype,)):
+            return f"{name} is {state[name].dtype}"
+    return ""
 
 
 def _check_names(model: Network, class_names: Sequence[str] | None) -> list[str] | None:

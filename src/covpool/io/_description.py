@@ -140,19 +140,24 @@ class Description(Described):
     def _check_sizes(self) -> "Description":
         if self.architecture is None:
             return self
+        sizes = layer_sizes(self.architecture)
+        if isinstance(self.architecture, AttachedArchitecture):
+            side = self.architecture.input_size
+            sizes += [("input_size", one) for one in (side if isinstance(side, tuple) else (side,)) if one is not None]
         names, classes = self.class_names, self.architecture.num_classes
         if names is not None and len(names) != classes:
             raise ValueError(f"`class_names` must have one name per class, {classes}; got {len(names)}")
-        for key, size in _sizes(self.architecture):
+        for key, size in sizes:
             if not 1 <= size <= LARGEST_WIDTH:
                 raise ValueError(f"`architecture.{key}` must be between 1 and {LARGEST_WIDTH:,}; got {size}")
         return self
 
 
-def _sizes(architecture: Architecture) -> list[tuple[str, int]]:
-    keys = ["num_classes"]
+def layer_sizes(architecture: Architecture | None) -> list[tuple[str, int]]:
+    """The widths of layers that an architecture names, each with the name of its field."""
+    keys = [] if architecture is None else ["num_classes"]
     if isinstance(architecture, AttachedArchitecture):
-        keys += ["reduce_to", "head_layers", "input_size"]
+        keys += ["reduce_to", "head_layers"]
     found: list[tuple[str, int]] = []
     for key in keys:
         value = getattr(architecture, key)

@@ -13,8 +13,17 @@ from covpool._errors import CovpoolError
 STRICT = {"extra": "forbid", "strict": True}
 
 PLAIN_TEXT = re.compile(r"[\w.+-]*")  # of a string option: no path, no address
-# Options of timm and torchvision that make them read another file or open a connection.
-READS_ELSEWHERE = re.compile(r"pretrained|checkpoint|cache|^weights|_url$|^url$|_file$|^file$|_dir$")
+# The options of timm and torchvision that a stored architecture may set: shapes, rates and layers of a network.
+STORED_OPTIONS = """
+aa_layer act_layer attention_dropout attn_drop_rate aux_logits avg_down base_width block_reduce_first cardinality
+channel_multiplier class_token depth depth_mult depths dims distilled drop_block_rate drop_path_rate drop_rate dropout
+dynamic_img_pad dynamic_img_size embed_dim embed_dims expand_ratio fc_norm final_norm global_pool growth_rate groups
+head_init_scale image_size img_size in_chans init_values init_weights kernel_size layers ls_init_value memory_efficient
+mlp_ratio no_embed_class norm_eps norm_layer num_heads num_reg_tokens output_stride pad_type patch_drop_rate patch_size
+pos_drop_rate pos_embed pre_norm proj_drop_rate qk_norm qkv_bias reg_tokens replace_stem_pool
+replace_stride_with_dilation se_ratio stem_type stem_width stochastic_depth_prob strict_img_size transform_input
+use_abs_pos_emb weight_init width_factor width_mult width_per_group window_size zero_init_last zero_init_residual
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +125,10 @@ def describe_attached(arguments: dict[str, Any]) -> AttachedArchitecture:
 
 
 def outside_source(architecture: Architecture) -> str | None:
-    """What in an architecture makes a library read another file or open a connection; None if nothing does.
+    """What in an architecture could make a library read another file or open a connection; None if nothing can.
+
+    Only options in `STORED_OPTIONS` with plain values (numbers, booleans, words, and lists of them) are known to be
+    safe.
 
     >>> outside_source(AttachedArchitecture(backbone="hf-hub:someone/model", pool="isqrt", num_classes=3))
     "the backbone 'hf-hub:someone/model'"
@@ -129,7 +141,7 @@ def outside_source(architecture: Architecture) -> str | None:
             return f"the backbone {name!r}"
     for key, value in (architecture.backbone_options or {}).items():
         values = value if isinstance(value, (list, tuple)) else [value]
-        if (READS_ELSEWHERE.search(key) and key != "init_weights") or not all(map(_is_plain, values)):
+        if key not in STORED_OPTIONS.split() or not all(map(_is_plain, values)):
             return f"the backbone option {key} = {value!r}"
     return None
 

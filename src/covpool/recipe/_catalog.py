@@ -46,9 +46,13 @@ def find_recipe(source: str | Path, beside: Path | None = None) -> Path:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the tables of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        repr(tables)  # nested as deeply as messages can show
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CovpoolError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise CovpoolError(f"{path} is not a recipe: its tables or lists are nested too deeply") from error
+    return tables
 
 
 def recipe_folder() -> Path:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, Positi
 from pydantic import model_validator as check_table
 
 from covpool._errors import CovpoolError
-from covpool._settings import Options, Settings
+from covpool._settings import Options, Seed, Settings
 from covpool.data import Augment, Data
 from covpool.recipe._stages import resolve_stages
 
@@ -83,7 +83,7 @@ class Init(Settings):
     pool without a reduction, or from a checkpoint, stays as it is."""
     pool_from_data: bool = False
     """Whether to initialize the pool from descriptors of training images (NetVLAD, NetFV and others)."""
-    descriptors: int = 50_000
+    descriptors: PositiveInt = 50_000
     """Number of descriptors collected to initialize the pool."""
 
     @check_table(mode="after")
@@ -217,7 +217,7 @@ class Devices(Settings):
     """Kind of device: auto, cpu or cuda."""
     devices: str = "auto"
     """Devices per node: auto, a number, or a list such as "0,1"."""
-    nodes: int = 1
+    nodes: PositiveInt = 1
     """Number of nodes."""
     strategy: str = "auto"
     """How the work is spread over devices: auto, ddp or fsdp."""
@@ -232,7 +232,7 @@ class Recipe(Settings):
     """Name of the recipe."""
     about: str = ""
     """What the recipe reproduces."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the weights, the order of images and the augmentation."""
     data: Data = Data()
     augment: Augment = Augment()

@@ -3,13 +3,16 @@
 import pickle
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
+from PIL import Image
 
 import trees
-from covpool.data._images import Images
+from covpool.data._images import BrokenImage, Images
 from covpool.data._settings import Data, ResolvedAugment
+from covpool.data.pipeline import EvalBatches
 from covpool.data.pipeline._samples import PADDING, Samples, drawing, seed_of
 from covpool.data.pipeline._transforms import train_transform
 from covpool.data.sets._open import open_data
@@ -77,3 +80,22 @@ def test_seeds_do_not_collide() -> None:
     seeds = {seed_of(seed, epoch, index) for seed in range(3) for epoch in range(10) for index in range(300)}
     assert len(seeds) == 9000
     assert seed_of(1, 11) != seed_of(11, 1)
+
+
+@pytest.mark.parametrize("cache", ["none", "ram"])
+@pytest.mark.parametrize("broken", ["refuse", "skip"])
+def test_an_image_too_narrow_to_resize_follows_the_policy(
+    cache: Literal["none", "ram"], broken: Literal["refuse", "skip"], images: Images
+) -> None:
+    Image.new("RGB", (1, 20_000)).save(images.paths[1])
+    data = Data(cache=cache, broken=broken, workers=0)
+
+    def broken_images() -> list[bool]:
+        batches = EvalBatches(images, ResolvedAugment(size=64, resize=(64,)), data, batch_size=6)
+        return [is_broken for batch in batches for is_broken in batch.broken.tolist()]
+
+    if broken == "skip":
+        assert broken_images() == [False, True, False, False, False, False]
+    else:
+        with pytest.raises(BrokenImage, match=rf"{images.paths[1].name} cannot be read \(too narrow: 1 x 20000"):
+            broken_images()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from covpool.data._images import BrokenImage
 from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _transforms as transforms
 from covpool.data.pipeline._samples import drawing
@@ -143,3 +144,18 @@ def test_every_transform_can_be_pickled() -> None:
             x = transform(make_image(40, 30))
         with drawing(0):
             assert torch.equal(pickle.loads(pickle.dumps(transform))(make_image(40, 30)), x)
+
+
+@pytest.mark.parametrize("size", [(1, 10_000), (65_000, 1)])
+@pytest.mark.parametrize("augment", [{"resize": (256,)}, {"scales": (256, 512), "crop": "random"}])
+def test_an_image_too_narrow_to_resize_is_broken(size: tuple[int, int], augment: dict[str, Any]) -> None:
+    transform = transforms.train_transform(ResolvedAugment(**{"crop": "center", **augment}))
+    with pytest.raises(BrokenImage, match=r"too narrow: 1 x (10000|65000) pixels would be resized to (256|512) x \d+"):
+        transform(Image.new("RGB", size))
+
+
+def test_narrow_images_within_the_bound_are_resized() -> None:
+    augment = ResolvedAugment(size=8, resize=(8,))
+    assert transforms.eval_transform(augment)(Image.new("RGB", (2, 400))).shape == (3, 8, 8)
+    whole = ResolvedAugment(size=8, resize=(8, 8))
+    assert transforms.eval_transform(whole)(Image.new("RGB", (1, 65_000))).shape == (3, 8, 8)

@@ -69,13 +69,12 @@ class Samples(Dataset[Sample]):
             candidate = (index + step) % len(self)
             try:
                 image = self.images.load(candidate)
+                with drawing(self.seed, epoch, index):
+                    return Sample(self.transform(image), self.images.targets[candidate], index, reason)
             except BrokenImage as error:
                 reason = reason or error.reason
                 if self.blank is not None:
                     return Sample(self.blank, UNKNOWN, index, reason)
-                continue
-            with drawing(self.seed, epoch, index):
-                return Sample(self.transform(image), self.images.targets[candidate], index, reason)
         raise CovpoolError(f"none of the {len(self)} images can be read: {reason}")
 
 

@@ -9,9 +9,11 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from covpool._errors import CovpoolError
+from covpool.data._images import BrokenImage
 from covpool.data._settings import ResolvedAugment
 from covpool.io import Preprocessing
 
+LARGEST_AREA = 2**26  # pixels of a resized image whose sides differ much; 200 MB
 Crops = Literal[1, 10]
 Transform = Callable[[Image.Image], Tensor]
 
@@ -37,7 +39,7 @@ def train_transform(augment: ResolvedAugment, *, resized: bool = False) -> Trans
         steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, _filter(augment)))
     elif augment.scales:
         low, high = augment.scales
-        steps.append(v2.RandomResize(low, high + 1, _filter(augment)))
+        steps += [CheckArea(high), v2.RandomResize(low, high + 1, _filter(augment))]
     if augment.crop == "random":
         steps.append(v2.RandomCrop(augment.size, pad_if_needed=True))
     elif augment.crop == "center":
@@ -96,12 +98,29 @@ def resize(augment: ResolvedAugment) -> Callable[[Image.Image], Image.Image]:
         )
     if not augment.resize:
         return v2.Identity()
-    return v2.Resize(list(augment.resize), _filter(augment))
+    to_size = v2.Resize(list(augment.resize), _filter(augment))
+    return to_size if len(augment.resize) == 2 else v2.Compose([CheckArea(augment.resize[0]), to_size])
 
 
 def _filter(augment: ResolvedAugment) -> v2.InterpolationMode:
     """The interpolation as torchvision's enum; not all its releases accept strings."""
     return v2.InterpolationMode(augment.interpolation)
+
+
+class CheckArea:
+    """Refuses an image as broken if resizing its shorter side to `side` would take too much memory."""
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        short, long = sorted(image.size)
+        length = round(self.side * long / short)
+        if length * self.side > max(LARGEST_AREA, 4 * self.side**2):
+            raise BrokenImage(
+                "an image", f"too narrow: {short} x {long} pixels would be resized to {self.side} x {length}"
+            )
+        return image
 
 
 class ToTensor:

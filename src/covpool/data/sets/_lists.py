@@ -20,6 +20,8 @@ Key = TypeVar("Key")
 @contextmanager
 def reading(path: Path, expected: str) -> Iterator[None]:
     """Turn an error raised while a file is read into a message that says what the file must contain."""
+    if path.exists() and not path.is_file():  # opening a named pipe would wait for a writer
+        raise CovpoolError(f"{path} must be a file with {expected}; it is a folder or a device: {REPAIR}")
     try:
         yield
     except Exception as error:  # every library has its own error for a damaged file

@@ -1,11 +1,11 @@
 """Your own images: root/train/CLASS/IMAGE and the same under test or val or both, or a flat root/CLASS/IMAGE."""
 
+import os
 from pathlib import Path
-
-from torchvision.datasets import ImageFolder
 
 from covpool._errors import CovpoolError
 from covpool.data._images import Images, Paths
+from covpool.data._listing import report_skipped, walk_images
 from covpool.data._settings import Data
 from covpool.data.sets._layout import SUBSETS, Subsets, describe_folder
 from covpool.data.sets._random import FRACTION, RandomSplit, split_at_random
@@ -56,10 +56,18 @@ def _holds_only_files(folder: Path) -> bool:
 
 
 def _list_images(folder: Path) -> Images:
-    if not any(path.is_dir() for path in folder.iterdir()):
+    """The images of a folder of class folders, in torchvision's order: by class, then by folder, then by name."""
+    classes = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
+    if not classes:
         raise CovpoolError(f"{folder} must contain one folder of images per class; {describe_folder(folder)}")
-    listed = ImageFolder(folder, allow_empty=True)
-    return Images(Paths(path for path, _ in listed.samples), listed.targets, tuple(listed.classes))
+    found, skipped = walk_images(folder)
+    start = len(os.path.join(folder, ""))
+    listed = sorted((*path[start:].partition(os.sep)[:2], *os.path.split(path)) for path in found)
+    inside = [entry for entry in listed if entry[1]]
+    report_skipped(folder, skipped, outside=[name for _, separator, _, name in listed if not separator])
+    target = {name: number for number, name in enumerate(classes)}
+    paths = Paths(os.path.join(place, name) for _, _, place, name in inside)
+    return Images(paths, [target[entry[0]] for entry in inside], classes)
 
 
 def _check_same(train: Path, classes: set[str], other: Path, others: set[str]) -> None:

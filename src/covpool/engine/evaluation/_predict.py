@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from covpool._errors import CovpoolError
-from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths
-from covpool.data.pipeline import Batch, EvalBatches
+from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
+from covpool.data.pipeline import Batch, EvalBatches, eval_transform
 from covpool.engine._infer import infer_logits, select_rows
 from covpool.engine.evaluation._evaluate import LoadedCheckpoint
 
@@ -62,7 +62,7 @@ def predict(
             found = dict(zip(kept.index.tolist(), logits.softmax(1).cpu(), strict=True))
         for i in batch.index.tolist():
             if i not in found:
-                yield Prediction(files.paths[i], error=_reason(files, i))
+                yield Prediction(files.paths[i], error=_reason(files, i, loaded.augment))
                 continue
             values, labels = found[i].topk(min(top, len(names)))
             pairs = zip(labels.tolist(), values.tolist(), strict=True)
@@ -73,10 +73,10 @@ def _is_readable(batch: Batch) -> torch.Tensor:
     return ~batch.broken
 
 
-def _reason(images: Images, index: int) -> str:
+def _reason(images: Images, index: int, augment: ResolvedAugment) -> str:
     """Why an image cannot be read, found by reading it again."""
     try:
-        images.load(index)
+        eval_transform(augment)(images.load(index))
     except BrokenImage as broken:
         return broken.reason
     return "it could not be read at first"

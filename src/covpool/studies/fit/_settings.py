@@ -9,7 +9,7 @@ from pydantic import field_validator as check_field
 from pydantic import model_validator as check_table
 
 from covpool._errors import CovpoolError
-from covpool._settings import Options, Settings
+from covpool._settings import Options, Seed, Settings
 from covpool.data import Data
 from covpool.recipe import listed, set_value
 from covpool.studies.fit._pool import check_pool
@@ -49,7 +49,7 @@ class Fit(Settings):
     """Number of folds of the cross-validation."""
     choose_on: NonNegativeInt = 0
     """Number of training images that candidates are compared on. 0 is 2,000 on a CPU and all images on a GPU."""
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     """Seed of the split of a flat folder, and of pools that start at random."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Fraction of each class of a flat folder to test on."""

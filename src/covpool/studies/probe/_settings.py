@@ -9,7 +9,7 @@ from pydantic import model_validator as check_table
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool._settings import Options, Settings
+from covpool._settings import Options, Seed, Settings
 from covpool.data import Augment, Data
 from covpool.recipe import listed, set_value
 from covpool.studies._pool_labels import split_label
@@ -66,7 +66,7 @@ class Probe(Settings):
     """Factor on the learning rate of the classifier."""
     descriptors: PositiveInt = 20_000
     """Number of descriptors for pools that are initialized from data."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[Seed, ...] = (0, 1, 2)
     """Seeds. SGD trains every pool once with each; logistic regression repeats only pools whose weights stay random."""
     maps: Literal["fp16", "bf16", "fp32"] = "fp16"
     """Precision in which feature maps are kept."""
