@@ -1,22 +1,25 @@
 """A training that takes seconds: a folder of small noisy images, and a recipe with a tiny network."""
 
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+import tempfile
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
+from covpool.cli import main
 from covpool.data._settings import Augment, Data, ResolvedAugment
 from covpool.engine.training._log import read_log
 from covpool.recipe._schema import Devices, Evaluate, Model, Optimizer, Pool, Recipe, Train
 
 CLASSES = ("blue", "green", "red")
-Process = subprocess.Popen[str]
 TIMES = ("images_per_s", "compute_images_per_s", "seconds", "waited", "evaluation_seconds")
 
 
@@ -55,11 +58,54 @@ def untimed_log(run: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in event.items() if k not in TIMES} for event in read_log(run / "log.jsonl")]
 
 
+class Fork:
+    """The command line in a copy of this process, which has torch imported already. Stands in for subprocess.Popen."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        self._printed = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `communicate`)
+        self._process = multiprocessing.get_context("fork").Process(target=self._main, args=(arguments, environment))
+        self._process.start()
+        self.pid = self._process.pid
+
+    def _main(self, arguments: list[str], environment: dict[str, str]) -> None:
+        os.environ.update(environment)
+        sys.argv = ["covpool", *arguments]
+        with redirect_stdout(self._printed), redirect_stderr(self._printed):
+            main()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        self._process.join(timeout)
+        assert self.returncode is not None, f"still running after {timeout} seconds"
+        with self._printed as printed:
+            printed.seek(0)
+            return printed.read(), None
+
+
+Process = subprocess.Popen[str] | Fork
+
+
 def start(*arguments: object, program: tuple[str, ...] = (), **environment: str) -> Process:
-    """Start the command line in another process; `program` may start it through torchrun."""
+    """Start the command line in another process; `program` may start it through torchrun.
+
+    A process that has used CUDA cannot be copied, so a new one is started where there is a GPU.
+    """
+    known = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
+    if not program and not torch.cuda.is_available():
+        return Fork([*map(str, arguments)], known)
     command = [sys.executable, "-m", *(program or ("covpool",)), *map(str, arguments)]
-    known = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=known)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **known}
+    )
 
 
 def finish(process: Process, seconds: float = 120) -> str:

@@ -338,7 +338,7 @@ def difference(network: covpool.models.Network, state: State, forward: Callable[
 
     In float32 a network of random weights magnifies rounding errors to 1e-4, in either of the two.
     """
-    x = images(160 if "inception" in str(network.origin) else 96).double()  # inception has no map left at 96
+    x = images(160 if "inception" in str(network.origin) else 64).double()  # inception has no map left at 64
     expected = forward({name: tensor.double() for name, tensor in state.items()}, x)
     assert (expected[0] - expected[1]).abs().max() > 1e-2 * expected.abs().max()  # two images are told apart
     return float((copy.deepcopy(network).double()(x) - expected).abs().max() / expected.abs().max())

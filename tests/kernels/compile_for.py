@@ -1,7 +1,8 @@
-"""Compile every kernel for a GPU that need not be present: `python compile_for.py CAPABILITY SHARED_MEMORY`.
+"""Compile every kernel for a GPU that need not be present: `python compile_for.py CAPABILITY SHARED_MEMORY WHAT`.
 
-Prints the name of each kernel, its tile size and the shared memory of its programs as JSON. Run it with
-TRITON_INTERPRET=0.
+WHAT is "once", which compiles each kernel in one way, or "every_way", which also takes the other precision, larger
+batches and larger tiles. Prints the name of each kernel, its tile size and the shared memory of its programs as JSON.
+Run it with TRITON_INTERPRET=0.
 """
 
 import json
@@ -16,8 +17,23 @@ from triton.runtime.jit import JITFunction
 
 from covpool.kernels import isqrt, launch, sqrtm
 
+# Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
+# in teams.
+FEATURES = {
+    "once": [("tf32", 64, "dual", 40, 300), ("float32", 2, "dual", 150, 300)],
+    "every_way": [
+        (precision, *shape)
+        for precision, few in (("tf32", (64, "dual", 40, 300)), ("float32", (50, "dual", 150, 300)))
+        for shape in ((64, "primal", 1100, 200), (2, "dual", 150, 300), few)
+    ],
+}
+MATRICES = {
+    "once": [("float32", 64, 200)],
+    "every_way": [(precision, b, c) for precision in ("tf32", "float32") for b, c in ((64, 200), (2, 1))],
+}
 
-def main(capability: int, room: int) -> None:
+
+def main(capability: int, room: int, what: str) -> None:
     target = GPUTarget("cuda", capability, 32)
     driver.set_active(
         SimpleNamespace(
@@ -35,16 +51,15 @@ def main(capability: int, room: int) -> None:
 
     JITFunction.run = compile_only  # type: ignore[method-assign]
     launch.shared_memory, launch.multiprocessors = lambda device: room, lambda device: 132
-    # Tiles of 64 and 128, on the chip and through memory, alone and in teams.
-    for precision, few in (("tf32", (64, "dual", 40, 300)), ("float32", (50, "dual", 150, 300))):
-        for b, form, n, c in ((64, "primal", 1100, 200), (2, "dual", 150, 300), few):
-            x = torch.empty(b, n, c)
-            z, *kept = isqrt.forward(x, None, form, 5, True, precision)
-            isqrt.backward(x, None, *kept, z, form, 5, True, precision)
-        for s in (torch.empty(64, 200, 200), torch.empty(2, 1, 1)):
-            sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
+    for precision, b, form, n, c in FEATURES[what]:
+        x = torch.empty(b, n, c)
+        z, *kept = isqrt.forward(x, None, form, 5, True, precision)
+        isqrt.backward(x, None, *kept, z, form, 5, True, precision)
+    for precision, b, c in MATRICES[what]:
+        s = torch.empty(b, c, c)
+        sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
     json.dump(needed, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,7 +1,8 @@
-"""covpool.kernels.launch: who makes which tiles, and how large they are, changes nothing."""
+"""covpool.kernels.launch: the result does not depend on which program computes a tile, nor on the size of tiles."""
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -16,12 +17,18 @@ from kernels.oracles import DEVICE, operand, problem, randn
 from ops.oracles import relative_error
 
 TILE = tiling(1000, 1, shared_memory(torch.device(DEVICE))).tile if DEVICE == "cuda" else 16
-ALONE = [(1, 1), (1, 2), (1, 3)]  # members, teams
-TOGETHER = [] if INTERPRETED.value else [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]  # which wait for each other
+# Members and number of teams, for three matrices. Triton's interpreter is slow, and runs programs one after the other,
+# so the members of a team cannot wait for each other there.
+ALONE = [(1, 1), (1, 2), (1, 3)]
+TOGETHER = [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
+TEAMS = ALONE[:2] if INTERPRETED.value else ALONE + TOGETHER
+PRECISIONS = ("float32", "tf32")
+ITERATIONS = [("float32", 3), ("tf32", 4)] if INTERPRETED.value else list(product(PRECISIONS, (3, 4, 5)))
+FACTORS = [("float32", True), ("tf32", False)] if INTERPRETED.value else list(product(PRECISIONS, (True, False)))
 
 
 def everything(run: launch.Chain, factor: bool) -> list[Tensor]:
-    """All that the chain makes of one problem."""
+    """Return all results of the chain for one problem."""
     a, h = problem(run)
     m = run.mode
     stored, direction = operand(run, a * m.y_scale), operand(run, h * m.y_scale * m.direction_scale)
@@ -33,11 +40,10 @@ def everything(run: launch.Chain, factor: bool) -> list[Tensor]:
     return [out, gram, df, sums.sum(1), f if factor else df]
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
-@pytest.mark.parametrize("iterations", [3, 4, 5])
+@pytest.mark.parametrize(("precision", "iterations"), ITERATIONS)
 def test_every_team_gives_the_same_bits(precision: str, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for members, teams in ALONE + TOGETHER:
+    for members, teams in TEAMS:
         monkeypatch.setattr(launch, "team", lambda t, *_, by=(members, teams): Team(t, *by))
         run = launch.Chain(3, 2 * TILE - 5, iterations, mode(precision, iterations), randn(1))
         assert run.items == 3
@@ -48,8 +54,7 @@ def test_every_team_gives_the_same_bits(precision: str, iterations: int, monkeyp
             assert value.isfinite().all()
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
-@pytest.mark.parametrize("factor", [True, False])
+@pytest.mark.parametrize(("precision", "factor"), FACTORS)
 def test_finer_tiles_give_the_same(precision: str, factor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = 2 * TILE if DEVICE == "cpu" else TILE
     monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(coarse, 16, 4, 1, coarse, 4))

@@ -1,6 +1,7 @@
 """Every operation as a function of features (b, n, c), beside a slow float64 one of a single item (n, c)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -173,6 +174,18 @@ def _log_cholesky(x: Tensor) -> Tensor:
     return torch.from_numpy(np.tril(factor, -1) + np.diag(np.log(np.diag(factor))))
 
 
+def _sqrtm_lyapunov(x: Tensor, iterations: int = 20) -> Tensor:
+    return ops.sqrtm_lyapunov(_regular(_cov(x)), forward="newton_schulz", iterations=iterations)
+
+
+def _sqrtm_lyapunov_iterative(x: Tensor, steps: int = 20) -> Tensor:
+    return ops.sqrtm_lyapunov(_regular(_cov(x)), steps=steps)
+
+
+def _lyapunov_newton_schulz(x: Tensor, steps: int = 40) -> Tensor:
+    return ops.lyapunov_newton_schulz(a := _regular(_cov(x)), a.cumsum(-1), steps=steps)
+
+
 def _as_float(z: Tensor, like: Tensor) -> Tensor:
     return z.to(torch.promote_types(like.dtype, torch.float32))
 
@@ -230,16 +243,10 @@ OPERATIONS: dict[str, Entry] = {
         lambda x: ops.sqrtm_k_matrix(_cov(x)), lambda x: reference.power(reference.covariance(x), 0.5), 1
     ),
     "sqrtm_lyapunov": Entry(
-        lambda x: ops.sqrtm_lyapunov(_regular(_cov(x)), forward="newton_schulz", iterations=20),
-        lambda x: reference.power(_regular(reference.covariance(x)), 0.5),
-        None,
-        5,
+        _sqrtm_lyapunov, lambda x: reference.power(_regular(reference.covariance(x)), 0.5), None, 5
     ),
     "sqrtm_lyapunov_iterative": Entry(
-        lambda x: ops.sqrtm_lyapunov(_regular(_cov(x)), steps=20),
-        lambda x: reference.power(_regular(reference.covariance(x)), 0.5),
-        None,
-        5,
+        _sqrtm_lyapunov_iterative, lambda x: reference.power(_regular(reference.covariance(x)), 0.5), None, 5
     ),
     "clip": Entry(
         lambda x: ops.clip_eigh(_cov(x), low=0.3, high=1.5),
@@ -295,9 +302,7 @@ OPERATIONS: dict[str, Entry] = {
     "projection_product_cubic": Entry(
         lambda x: ops.projection_product(x, _factors(3, x.shape[-1])), lambda x: _projected(x, 3), 3
     ),
-    "lyapunov_newton_schulz": Entry(
-        lambda x: ops.lyapunov_newton_schulz(a := _regular(_cov(x)), a.cumsum(-1), steps=40), _lyapunov, None, 50
-    ),
+    "lyapunov_newton_schulz": Entry(_lyapunov_newton_schulz, _lyapunov, None, 50),
     "sqrtm_pade": Entry(lambda x: ops.sqrtm_pade(_cov(x), backward="autograd"), lambda x: _by_approximant(x, _pade), 1),
     "sqrtm_taylor": Entry(
         lambda x: ops.sqrtm_taylor(_cov(x), backward="autograd"), lambda x: _by_approximant(x, _taylor), 1
@@ -310,4 +315,12 @@ OPERATIONS: dict[str, Entry] = {
         lambda x: _as_float(ops.log_cholesky(_regular(_cov(x.double()))), x), _log_cholesky, None, 50
     ),
     "epn": Entry(lambda x: ops.elementwise_power_normalize(ops.vech(_cov(x))), _epn, 0),
+}
+
+# The compiler unrolls these iterations, so it gets two steps of them instead of as many as they need to converge.
+FEW_STEPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sqrtm_denman_beavers": lambda x: ops.sqrtm_denman_beavers(_cov(x), iterations=2),
+    "sqrtm_lyapunov": partial(_sqrtm_lyapunov, iterations=2),
+    "sqrtm_lyapunov_iterative": partial(_sqrtm_lyapunov_iterative, steps=2),
+    "lyapunov_newton_schulz": partial(_lyapunov_newton_schulz, steps=2),
 }

@@ -37,7 +37,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_same_parameters_and_scores_as_one_process(single: Path, tmp_path: Path, nodes: int) -> None:
     """13 test images do not fill batches of 3 on two processes evenly: every image must still count once."""
     command = ("train", single / "recipe.toml", "--out", tmp_path / "two")
