@@ -30,6 +30,8 @@ class Timing:
 def time_interleaved(calls: Mapping[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
     """Measure the wall time of each call. The calls take turns, so that a slow phase of the machine affects all alike.
 
+    Before each turn, the threads of the previous call come to rest. A single call need not wait for others.
+
     Args:
         calls: Functions to measure, by name.
         device: Device they run on; it is synchronized before and after every call.
@@ -42,7 +44,9 @@ def time_interleaved(calls: Mapping[str, Call], device: torch.device, seconds: f
     start = time.perf_counter()
     while time.perf_counter() - start < seconds or len(next(iter(spent.values()))) < 5:
         for name, call in calls.items():
-            settle(device)
+            if len(calls) > 1 and device.type == "cpu":
+                time.sleep(SETTLING_SECONDS)
+            synchronize(device)
             begin = time.perf_counter()
             call()
             synchronize(device)
@@ -133,13 +137,6 @@ def _kernel_times(call: Call) -> list[float]:
         call()
         torch.cuda.synchronize()
     return [event.device_time / 1e3 for event in profile.events() if event.device_type.name == "CUDA"]
-
-
-def settle(device: torch.device) -> None:
-    """Wait until the last call is over: for the device's queue, or for threads that spin after parallel work."""
-    if device.type == "cpu":
-        time.sleep(SETTLING_SECONDS)
-    synchronize(device)
 
 
 def synchronize(device: torch.device) -> None:

@@ -88,7 +88,7 @@ def test_all_copies_of_an_image_share_a_fold() -> None:
 
 def test_the_penalty_is_chosen_on_held_out_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covpool.engine.classifiers._logistic.TOLERANCE", 1e-8)
-    monkeypatch.setattr("covpool.engine.classifiers._cross_validation.TOLERANCE", 1e-8)
+    monkeypatch.setattr("covpool.engine.classifiers._logistic.ON_THE_WAY", 1e-8)
     z, targets = make_vectors(60, 150)
     z = z + 3 * torch.randn(z.shape, generator=torch.Generator().manual_seed(1), dtype=z.dtype)
     penalties = (1e1, 1e-1, 1e-3)

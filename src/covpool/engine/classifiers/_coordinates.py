@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 ROWS = 1024  # rows of the Gram matrix that are factored at a time
+GRAM_ROWS = 256  # rows of the Gram matrix that are computed at a time, up to its diagonal
 COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
 # Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
 # that the factor exists for repeated vectors and for vectors of rank below n.
@@ -86,11 +87,16 @@ def cholesky_in_place(a: Tensor) -> Tensor:  # (n, n) -> (n, n)
 
 
 def _centred_gram(z: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:  # (n, n), float64
-    """(z - mean)(z - mean)^T, summed in float64 over blocks of columns whose products are computed in `dtype`."""
+    """(z - mean)(z - mean)^T, summed in float64 over blocks of columns whose products are computed in `dtype`.
+
+    The part above the diagonal blocks, which nobody reads, stays zero.
+    """
     gram = torch.zeros(len(z), len(z), dtype=torch.float64, device=z.device)
     for start in range(0, z.shape[1], COLUMNS):
         block = (z[:, start : start + COLUMNS] - mean[start : start + COLUMNS]).to(dtype)
-        gram += block @ block.mT
+        for top in range(0, len(z), GRAM_ROWS):
+            bottom = top + GRAM_ROWS
+            gram[top:bottom, :bottom] += block[top:bottom] @ block[:bottom].mT
     return gram
 
 

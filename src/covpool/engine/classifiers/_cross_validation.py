@@ -13,7 +13,6 @@ from covpool.engine.classifiers._logistic import Problem, check_targets
 
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 FOLDS = 3
-TOLERANCE = 1e-3  # of the fits that only rank penalties
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ def fit_cross_validated(
     accuracies = {penalty: float(right.double().mean()) for penalty, right in correct.items()}
     best = max(accuracies, key=lambda penalty: (accuracies[penalty], penalty))
     problem = Problem(coordinates.rows, every, count, class_weights)
-    *_, (_, solution) = problem.path([penalty for penalty in accuracies if penalty >= best])
+    solution = problem.solve(best, [penalty for penalty in accuracies if penalty > best])
     classifier = LinearClassifier(*coordinates.original(solution.weights, solution.bias))
     return CrossValidated(classifier, best, accuracies, correct[best].cpu(), solution.converged)
 
@@ -98,7 +97,7 @@ def _held_out_correct(
     for fold in range(folds):
         held = (fold_of == fold).nonzero()[:, 0]
         rest = (fold_of != fold).repeat(copies).nonzero()[:, 0]
-        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights, TOLERANCE)
+        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights)
         for penalty, solution in problem.path(penalties):
             correct[penalty][held] = solution.scores(rows[held]).argmax(1) == targets[held]
     return correct

@@ -18,6 +18,7 @@ from covpool.engine.classifiers._coordinates import Coordinates
 from covpool.engine.classifiers._linear import LinearClassifier
 
 TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
+ON_THE_WAY = 1e-3  # the same for solutions that only rank penalties, or that the next one starts from
 ITERATIONS = 1000  # of L-BFGS at most
 ROWS = 1024  # vectors that are checked at a time
 HISTORY = 10  # pairs that L-BFGS keeps
@@ -37,37 +38,37 @@ class Solution:
 
 
 class Problem:
-    """The regression for some training vectors; `path` solves it for one penalty after another.
+    """The regression for some training vectors.
 
     Args:
         rows: training vectors in the coordinates of `Coordinates`, (n, r).
         targets: their classes, (n,).
         classes: how many classes there are.
         class_weights: a weight per class, (k,); None weights all images alike.
-        tolerance: largest entry of the gradient at the solution, relative to that at zero weights.
     """
 
-    def __init__(
-        self,
-        rows: Tensor,
-        targets: Tensor,
-        classes: int,
-        class_weights: Tensor | None = None,
-        tolerance: float | None = None,
-    ) -> None:
+    def __init__(self, rows: Tensor, targets: Tensor, classes: int, class_weights: Tensor | None = None) -> None:
         self.rows, self.targets = rows, targets
         self._image_weights = None if class_weights is None else class_weights.to(rows)[targets]
         self._zero = Solution(rows.new_zeros(classes, rows.shape[1]), rows.new_zeros(classes))
-        self._tolerance = (tolerance or TOLERANCE) * float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
+        self._steepest = float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
 
     def path(self, penalties: Sequence[float]) -> Iterator[tuple[float, Solution]]:
-        """Solve for penalties from the largest to the smallest, each starting from the solution before it."""
+        """Solve for penalties from the largest to the smallest, each starting from the solution before it.
+
+        The solutions are accurate enough to rank the penalties.
+        """
         solution = self._zero
         for penalty in sorted(penalties, reverse=True):
-            solution = self._solve(penalty, solution)
+            solution = self._solve(penalty, solution, ON_THE_WAY)
             yield penalty, solution
 
-    def _solve(self, penalty: float, start: Solution) -> Solution:
+    def solve(self, penalty: float, larger: Sequence[float] = ()) -> Solution:
+        """Solve for one penalty to the final tolerance, starting from the path of larger ones."""
+        *_, (_, start) = [(0.0, self._zero), *self.path(larger)]
+        return self._solve(penalty, start, TOLERANCE)
+
+    def _solve(self, penalty: float, start: Solution, tolerance: float) -> Solution:
         parameters = torch.cat([start.weights.flatten(), start.bias])  # L-BFGS works on one flat vector
         size = start.weights.numel()
         found = Solution(parameters[:size].view_as(start.weights), parameters[size:], converged=False)
@@ -77,23 +78,12 @@ class Problem:
             return float(loss)
 
         for _ in range(RESTARTS):
-            self._optimizer(parameters).step(closure)
+            _optimizer(parameters, tolerance * self._steepest).step(closure)
             gradient = self._loss_and_gradient(found, penalty)[1]
-            found.converged = bool(gradient.abs().max() <= self._tolerance)
+            found.converged = bool(gradient.abs().max() <= tolerance * self._steepest)
             if found.converged:
                 break
         return found
-
-    def _optimizer(self, parameters: Tensor) -> torch.optim.LBFGS:
-        return torch.optim.LBFGS(
-            [parameters],
-            max_iter=ITERATIONS,
-            max_eval=2 * ITERATIONS,
-            tolerance_grad=self._tolerance,
-            tolerance_change=0.0,
-            history_size=HISTORY,
-            line_search_fn="strong_wolfe",
-        )
 
     @torch.no_grad()
     def _loss_and_gradient(self, at: Solution, penalty: float) -> tuple[Tensor, Tensor]:
@@ -110,6 +100,18 @@ class Problem:
         loss = losses.mean() + penalty * at.weights.square().sum(dtype=torch.float64)
         gradient = torch.addmm(at.weights, residual.mT, self.rows, beta=2 * penalty)
         return loss, torch.cat([gradient.flatten(), residual.sum(0)])
+
+
+def _optimizer(parameters: Tensor, tolerance: float) -> torch.optim.LBFGS:
+    return torch.optim.LBFGS(
+        [parameters],
+        max_iter=ITERATIONS,
+        max_eval=2 * ITERATIONS,
+        tolerance_grad=tolerance,
+        tolerance_change=0.0,
+        history_size=HISTORY,
+        line_search_fn="strong_wolfe",
+    )
 
 
 def fit_logistic(
@@ -135,8 +137,7 @@ def fit_logistic(
     """
     count = check_targets(z, targets, classes)
     coordinates = Coordinates.of(z)
-    problem = Problem(coordinates.rows, targets, count, class_weights)
-    _, solution = next(problem.path([penalty]))
+    solution = Problem(coordinates.rows, targets, count, class_weights).solve(penalty)
     return LinearClassifier(*coordinates.original(solution.weights, solution.bias))
 
 
