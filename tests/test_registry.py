@@ -19,9 +19,7 @@ ABOUT = {"title": "Twice", "paper": "", "order": "1", "formula": "2 mean x", "si
 class Twice(covpool.Pool):
     """Twice the mean: a user's own pool."""
 
-    def __init__(self, in_features: int, *, factor: float = 2.0, **common: object) -> None:
-        super().__init__(in_features, lambda c: c, **common)
-        self.factor = factor
+    factor: float = 2.0
 
     def _pool(self, x: Tensor) -> Tensor:
         return self.factor * x.mean(1)
@@ -99,9 +97,6 @@ import covpool
 
 @covpool.register("{name}", title="", paper="", order="1", formula="", size="c", cost="n c")
 class Third(covpool.Pool):
-    def __init__(self, in_features, **common):
-        super().__init__(in_features, lambda c: c, **common)
-
     def _pool(self, x):
         return x.mean(1) / 3
 """

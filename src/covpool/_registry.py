@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError, WrongTypeError
@@ -73,8 +73,6 @@ def register(name: str, *, title: str, order: str, **about: str) -> Callable[[P]
     ...
     ...     Formula: z = mean of x / 2
     ...     '''
-    ...     def __init__(self, in_features, **common):
-    ...         super().__init__(in_features, lambda c: c, **common)
     ...     def _pool(self, x):
     ...         return x.mean(1) / 2
     >>> covpool.create_pool("half_avg", 16).out_features, covpool.pool_info("half_avg").formula
@@ -90,9 +88,8 @@ def register(name: str, *, title: str, order: str, **about: str) -> Callable[[P]
             raise CovpoolError(
                 f"a pool named {name!r} is already registered, as {_POOLS[name][0].__qualname__}: choose another name"
             )
-        options = {key: parameter.default for key, parameter in _keywords(cls.__init__).items()}
         found = {key: documented(cls, label) for key, label in LABELS.items()}
-        _POOLS[name] = cls, PoolInfo(name=name, title=title, order=order, options=options, **(found | about))
+        _POOLS[name] = cls, PoolInfo(name=name, title=title, order=order, options=cls.own_options(), **(found | about))
         return cls
 
     return add
@@ -174,19 +171,7 @@ def option_types(name: str) -> dict[str, Any]:
     >>> option_types("isqrt")["iterations"], option_types("isqrt")["groups"]
     (<class 'int'>, <class 'int'>)
     """
-    return option_annotations(_find(name)[0])
-
-
-def option_annotations(cls: type[Pool], *, extras: bool = False) -> dict[str, Any]:
-    """Return the annotations of all options of a class of pools; those of `Annotated` types only with `extras`."""
-    kinds: dict[str, Any] = {}
-    for make in reversed(_initializers(cls)):
-        try:
-            hints = get_type_hints(make, include_extras=extras)
-        except NameError:  # an annotation names something that is imported only for type checking
-            hints = {}
-        kinds |= {key: hints.get(key, Any) for key in _keywords(make)}
-    return kinds
+    return _find(name)[0].option_types()
 
 
 def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -> Pool:
@@ -201,7 +186,7 @@ def create_pool(name: str, in_features: int | tuple[int, ...], **options: Any) -
     2080
     """
     cls, _ = _find(name)
-    known = [key for make in _initializers(cls) for key in _keywords(make)]
+    known = list(cls.option_types())
     for key in options:
         if key not in known:
             raise WrongTypeError(
@@ -240,13 +225,3 @@ def _load_plugin(what: str, load: Callable[[], object]) -> None:
         raise CovpoolError(
             f"{what} must import without errors; got {type(error).__name__}: {error}: fix or remove it"
         ) from error
-
-
-def _initializers(cls: type[Pool]) -> list[Callable[..., None]]:
-    """Return the `__init__` of a class and of its bases; together they take all options."""
-    return [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
-
-
-def _keywords(function: Callable[..., None]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(function).parameters
-    return {key: p for key, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}

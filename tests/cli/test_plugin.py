@@ -16,9 +16,6 @@ import covpool
 
 @covpool.register("{name}", title="Half average", paper="", order="1", formula="x / 2", size="c", cost="n c")
 class HalfAverage(covpool.Pool):
-    def __init__(self, in_features, **common):
-        super().__init__(in_features, lambda c: c, **common)
-
     def _pool(self, x):
         return x.mean(1) / 2
 """

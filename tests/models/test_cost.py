@@ -58,9 +58,6 @@ def test_the_cost_of_every_pool_is_its_stated_formula(name: str) -> None:
 
 def test_a_pool_that_is_not_registered_has_the_cost_of_its_class() -> None:
     class Mine(covpool.Pool):
-        def __init__(self, in_features: int) -> None:
-            super().__init__(in_features, lambda c: c)
-
         def _pool(self, x: Tensor) -> Tensor:
             return x.mean(1)
 

@@ -15,9 +15,11 @@ class Scores(covpool.Pool):
 
     output = "scores"
 
-    def __init__(self, in_features: int, **common: Any) -> None:
-        super().__init__(in_features, lambda c: 3, **common)
-        self.linear = nn.Linear(in_features, 3)
+    def pooled_size(self, c: int) -> int:
+        return 3
+
+    def _build(self) -> None:
+        self.linear = nn.Linear(*self.channels, 3)
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         return self.linear(x.mean(1))

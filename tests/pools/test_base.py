@@ -10,9 +10,6 @@ from covpool import Pool, create_pool
 class Seen(Pool):
     """Record what the base passes to the method."""
 
-    def __init__(self, in_features: int | tuple[int, ...], **common: object) -> None:
-        super().__init__(in_features, lambda *channels: sum(channels), **common)
-
     def _pool(self, *x: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         self.x, self.mask, self.weights = x, mask, weights
         return torch.cat([f.mean(1) for f in x], -1)
@@ -199,9 +196,6 @@ class Simple(Pool):
 
     calls = 0
 
-    def __init__(self, in_features: int | tuple[int, ...], **common: object) -> None:
-        super().__init__(in_features, lambda *channels: sum(channels), **common)
-
     def _pool(self, *x: Tensor) -> Tensor:
         self.calls += 1
         assert all(f.shape[0] and f.shape[1] for f in x)
@@ -278,4 +272,4 @@ def test_a_method_may_take_masks_without_weights() -> None:
 
 def test_the_base_has_no_method_of_its_own() -> None:
     with pytest.raises(NotImplementedError):
-        Pool(4, lambda c: c)(torch.zeros(1, 4, 2, 2))
+        Pool(4)(torch.zeros(1, 4, 2, 2))

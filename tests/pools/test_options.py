@@ -3,8 +3,11 @@
 from typing import Literal
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from covpool import CovpoolError, Pool
+from covpool._errors import WrongTypeError
 from covpool.pools._options import PositiveInt, check_options
 
 KINDS = {
@@ -41,8 +44,30 @@ def test_other_values_are_refused(options: dict[str, object], message: str) -> N
 
 
 class Sized(Pool):
-    def __init__(self, in_features: int, *, size: PositiveInt = 1, **common: object) -> None:
-        super().__init__(in_features, lambda c: c, **common)
+    size: PositiveInt = 1
+
+    def _pool(self, x: Tensor) -> Tensor:
+        return x.mean(1)
+
+
+class Scaled(Sized):
+    """A pool whose option has the name of its parameter, so that it has an `__init__` of its own."""
+
+    size: PositiveInt = 2
+
+    def __init__(self, in_features: int, *, scale: float = 1.0, **options: object) -> None:
+        super().__init__(in_features, **options)
+        self.scale = nn.Parameter(torch.tensor(scale))
+
+
+def test_options_are_attributes_with_a_default_or_keywords_of_an_initializer() -> None:
+    assert Sized.own_options() == {"size": 1} and Scaled.own_options() == {"scale": 1.0, "size": 2}
+    assert list(Scaled.option_types())[:3] == ["scale", "size", "layout"]
+    pool = Scaled(4, scale=3.0, size=5, layout="tokens")
+    assert (pool.scale.item(), pool.size, pool.layout) == (3.0, 5, "tokens")
+    assert Sized(4).size == 1 and Scaled(4).options == {"size": 2}
+    with pytest.raises(WrongTypeError, match="Sized has no option length"):
+        Sized(4, length=3)
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"layout": "rows"}, {"groups": 0}])

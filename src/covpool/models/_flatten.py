@@ -1,11 +1,9 @@
 """The first-order pool of AlexNet and VGG: all positions of a small grid as one vector."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.pools import Pool
+from covpool.pools import Pool, PositiveInt
 
 
 class FlattenPool(Pool):
@@ -24,9 +22,10 @@ class FlattenPool(Pool):
     [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]
     """
 
-    def __init__(self, in_features: int, *, positions: int, **common: Any) -> None:
-        super().__init__(in_features, lambda c: c * positions, **common)
-        self.positions = positions
+    positions: PositiveInt = 1
+
+    def pooled_size(self, c: int) -> int:
+        return c * self.positions
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if mask is not None or weights is not None:

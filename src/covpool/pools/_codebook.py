@@ -1,16 +1,15 @@
 """The base of pools with a codebook of visual words: initialization from descriptors, weights of positions."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
+from covpool.ops.kmeans import kmeans
 from covpool.pools._descriptors import check_descriptors
-from covpool.pools.base import Pool
+from covpool.pools.base import Pool, PositiveInt
 
 # Assignment of a typical descriptor to its second-best word, relative to its best word, as chosen by NetVLAD.
 SECOND_SHARE = 0.01
@@ -22,16 +21,13 @@ class CodebookPool(Pool):
     `pool.init_from(pool.descriptors(features))` initializes them from one batch of features.
 
     Args:
-        in_features: Number of channels of the features.
         clusters: Number of words.
-        word_size: Length of the part of the pooled vector that belongs to one word, as a function of the number of
-            channels that `_pool` gets.
-        common: Options of `Pool`.
     """
 
-    def __init__(self, in_features: int, clusters: int, word_size: Callable[[int], int], **common: Any) -> None:
-        super().__init__(in_features, lambda c: clusters * word_size(c), **common)
-        self.clusters = clusters
+    clusters: PositiveInt = 64
+
+    def pooled_size(self, c: int) -> int:
+        return self.clusters * c
 
     def init_from(self, descriptors: Tensor, *, seed: int = 0) -> None:
         """Initialize the words from descriptors (m, c) of many images, as `descriptors` returns them.
@@ -45,10 +41,12 @@ class CodebookPool(Pool):
         check_descriptors(descriptors, self.channels[0], least=self.clusters)
         return descriptors.detach().double()
 
-    def _checked_centers(self, centers: Tensor) -> Tensor:  # (k, c) -> (k, c), float64
-        """Check word centers that were fitted elsewhere and convert them to float64."""
-        check_statistics("centers", centers, (self.clusters, self.channels[0]))
-        return centers.detach().double()
+    def _words(self, x: Tensor, seed: int, centers: Tensor | None) -> Tensor:  # (m, c) -> (k, c), float64
+        """Return the centers of the words: those that were fitted elsewhere, or those of k-means of x."""
+        if centers is None:
+            return kmeans(x, self.clusters, seed=seed)
+        check_statistics("centers", centers, (self.clusters, *self.channels))
+        return centers.detach().to(x)
 
 
 def check_statistics(name: str, value: Tensor, shape: tuple[int, ...]) -> None:

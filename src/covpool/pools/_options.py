@@ -1,8 +1,9 @@
-"""Options of pools, checked by their annotations."""
+"""Options of pools: how a method declares them, and their checks by annotation."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from covpool._check import check_choice, check_positive_int
 
@@ -27,3 +28,42 @@ def check_options(options: Mapping[str, object], kinds: Mapping[str, Any]) -> No
             check_choice(name, value, [*none, *(choice for one in types for choice in get_args(one))])
         elif types == [PositiveInt] and value not in none:
             check_positive_int(name, value)
+
+
+def declared_options(cls: type, base: type) -> dict[str, Any]:
+    """Return the annotated class attributes of a class below `base`, and their defaults."""
+    found: dict[str, Any] = {}
+    for one in reversed(_below(cls, base)):
+        values = vars(one)
+        found |= {key: values[key] for key in inspect.get_annotations(one) if key in values and not hasattr(base, key)}
+    return found
+
+
+def own_options(cls: type, base: type) -> dict[str, Any]:
+    """Return the options that a class adds to those of `base`, attributes or keywords of `__init__`, with defaults."""
+    keywords = {key: p.default for make in _initializers(cls, base) for key, p in _keywords(make).items()}
+    return {**keywords, **declared_options(cls, base)}
+
+
+def option_types(cls: type, base: type, *, extras: bool = False) -> dict[str, Any]:
+    """Return the annotations of the options of a class and of `base`; Any for an option without one."""
+    common, hints = vars(base)["__init__"], dict[str, Any]()
+    for source in (common, cls, *_initializers(cls, base)):
+        try:
+            hints |= get_type_hints(source, include_extras=extras)
+        except NameError:  # an annotation names something that is imported only for type checking
+            continue
+    return {key: hints.get(key, Any) for key in (*own_options(cls, base), *_keywords(common))}
+
+
+def _below(cls: type, base: type) -> list[type]:
+    return [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
+
+
+def _initializers(cls: type, base: type) -> list[Callable[..., None]]:
+    return [vars(one)["__init__"] for one in _below(cls, base) if "__init__" in vars(one)]
+
+
+def _keywords(function: Callable[..., None]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(function).parameters
+    return {key: p for key, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -1,7 +1,5 @@
 """Global average pooling."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool.ops.positions import keep_positions
@@ -21,9 +19,6 @@ class AveragePool(Pool):
     >>> AveragePool(3)(torch.ones(2, 3, 4, 4)).tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
-
-    def __init__(self, in_features: int, **common: Any) -> None:
-        super().__init__(in_features, lambda c: c, **common)
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x, mask, weights)

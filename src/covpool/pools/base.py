@@ -9,15 +9,14 @@ from torch import Tensor, nn
 
 from covpool._check import check_positive_int
 from covpool._check_tensors import check_floating
-from covpool._errors import CovpoolError
-from covpool._registry import option_annotations
+from covpool._errors import CovpoolError, WrongTypeError
 from covpool._registry import register as register
 from covpool.ops import at_least_float32, outside_autocast, unvech
 from covpool.pools._grid import Positions, flatten_positions, for_each, resize_map, resize_positions
 from covpool.pools._kept_positions import pool_by_count, zero_vectors
 from covpool.pools._normalize import Normalize, make_normalization
 from covpool.pools._options import PositiveInt as PositiveInt
-from covpool.pools._options import check_options
+from covpool.pools._options import check_options, declared_options, option_types, own_options
 from covpool.pools._principal_axes import Summed
 from covpool.pools._reduction import Activation, ReduceKind, Reduction
 from covpool.pools._start_reductions import start_reductions
@@ -36,12 +35,12 @@ class Pool(nn.Module):
     * `_pool(self, x, *, mask, weights)`: the method handles masks and weights, (b, n) or None, empty ones included.
       Choose this form if masked calls must compile or must not wait for the device.
 
-    Keyword options of a method that are annotated as a Literal or as `PositiveInt` are checked by the base.
+    The options of a method are class attributes with an annotation and a default. The base makes them keyword
+    arguments, checks those that are annotated as a Literal or as `PositiveInt`, and sets them on the pool, where
+    `pooled_size`, `_build` and `_pool` find them.
 
     Args:
         in_features: Number of channels of the features; a tuple for a pool of several feature tensors.
-        pooled_size: Length of the vector that `_pool` returns, as a function of the number of channels that `_pool`
-            gets (one argument per feature tensor).
         layout: "auto" takes 4-D and 5-D inputs as maps with channels second and 3-D inputs as tokens (b, n, c).
             "channels_first" (b, c, ...), "channels_last" (b, ..., c) and "tokens" (b, n, c) fix the layout.
         reduce_to: Number of channels after a 1x1 convolution before pooling; several numbers make a chain.
@@ -52,6 +51,7 @@ class Pool(nn.Module):
             "bn" (batch norm over the vector), or a chain of them.
         project_to: Length of the output of a grouped linear map at the end.
         groups: Number of groups of the linear map.
+        own: Options of the method.
     """
 
     # "scores": the pool is itself the classifier. It takes `num_classes` and has a method `representation`.
@@ -76,13 +76,22 @@ class Pool(nn.Module):
             raise CovpoolError(f"{cls.__name__}._pool must take `mask` beside `weights`")
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        check_options(options, option_annotations(cls, extras=True))
+        check_options(options, cls.option_types(extras=True))
         return super().__new__(cls)
+
+    @classmethod
+    def own_options(cls) -> dict[str, Any]:
+        """Return the options of the method itself and their defaults."""
+        return own_options(cls, Pool)
+
+    @classmethod
+    def option_types(cls, *, extras: bool = False) -> dict[str, Any]:
+        """Return the annotations of all options, the method's own first; `Annotated` types are kept with `extras`."""
+        return option_types(cls, Pool, extras=extras)
 
     def __init__(
         self,
         in_features: int | tuple[int, ...],
-        pooled_size: Callable[..., int],
         *,
         layout: Layout = "auto",
         reduce_to: int | Sequence[int] | None = None,
@@ -91,12 +100,14 @@ class Pool(nn.Module):
         normalize: Normalize | Sequence[Normalize] | None = None,
         project_to: PositiveInt | None = None,
         groups: PositiveInt = 1,
+        **own: Any,
     ) -> None:
         super().__init__()
         inputs = in_features if isinstance(in_features, tuple) else (in_features,)
         for channels in inputs:
             check_positive_int("in_features", channels)
-        _check_count(self._name(), pooled_size, inputs)
+        self._check_count(inputs)
+        self.options = self._take_options(own)
         self.in_features = in_features
         self.layout = layout
         reductions = [
@@ -105,10 +116,42 @@ class Pool(nn.Module):
         self.reduce = nn.ModuleList(reductions)
         self._inputs = inputs
         self.channels = tuple(reduction.out_features for reduction in reductions)  # of the features that `_pool` gets
-        self.pooled_features = pooled_size(*self.channels)
+        self.pooled_features = self.pooled_size(*self.channels)
         self.normalize = make_normalization(normalize, self.pooled_features)
         self.project = _make_projection(self.pooled_features, project_to, groups)
         self.out_features = self.pooled_features if project_to is None else project_to
+        self._build()
+
+    def _take_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Set the declared options on the pool and return them."""
+        options = declared_options(type(self), Pool)
+        if unknown := given.keys() - options.keys():
+            raise WrongTypeError(f"{self._name()} has no option {', '.join(sorted(unknown))}")
+        options |= given
+        for key, value in options.items():
+            setattr(self, key, value)
+        return options
+
+    def _build(self) -> None:
+        """Check the options of the method, and make its parameters for `self.channels`."""
+
+    def pooled_size(self, *channels: Any, **_: Any) -> int:
+        """Return the length of the vector that `_pool` returns; by default the number of channels.
+
+        Args:
+            channels: Number of channels that `_pool` gets, one argument per feature tensor.
+        """
+        return sum(channels)
+
+    def _check_count(self, inputs: tuple[int, ...]) -> None:
+        """Refuse a number of feature tensors that the method does not take."""
+        parameters = inspect.signature(self._pool).parameters.values()
+        try:
+            inspect.Signature([p for p in parameters if p.kind is not p.KEYWORD_ONLY]).bind(*inputs)
+        except TypeError as error:
+            raise CovpoolError(
+                f"{self._name()} does not take {len(inputs)} feature tensor(s), in_features={inputs}"
+            ) from error
 
     def _pool(self, *x: Any, **positions: Any) -> Tensor:
         """Pool float32 or float64 features (b, n, c) into (b, pooled size)."""
@@ -285,14 +328,6 @@ class Pool(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, layout={self.layout!r}"
-
-
-def _check_count(name: str, pooled_size: Callable[..., int], inputs: tuple[int, ...]) -> None:
-    """Refuse a number of feature tensors that the method does not take."""
-    try:
-        inspect.signature(pooled_size).bind(*inputs)
-    except TypeError as error:
-        raise CovpoolError(f"{name} does not take {len(inputs)} feature tensor(s), in_features={inputs}") from error
 
 
 def _rows(x: Tensor, *, mask: Tensor | None, weights: None) -> Tensor:  # (b, n, c) -> (m, c)

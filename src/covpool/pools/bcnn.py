@@ -1,7 +1,5 @@
 """Bilinear pooling (B-CNN)."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool.ops import covariance, cross_covariance, elementwise_power_normalize
@@ -31,9 +29,10 @@ class BilinearPool(Pool):
     (torch.Size([2, 16]), True)
     """
 
-    def __init__(self, in_features: int | tuple[int, int], *, gradient: GradientMode = "bcnn", **common: Any) -> None:
-        super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
-        self.gradient = gradient
+    gradient: GradientMode = "bcnn"
+
+    def pooled_size(self, a: int, b: int | None = None) -> int:
+        return a * (b or a)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2

@@ -1,7 +1,6 @@
 """Brownian distance covariance pooling (DeepBDC)."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +28,10 @@ class BrownianDistancePool(Pool):
     torch.Size([2, 2080])
     """
 
-    def __init__(self, in_features: int, **common: Any) -> None:
-        super().__init__(in_features, triangle, **common)
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
+
+    def _build(self) -> None:
         self.temperature = nn.Parameter(torch.tensor(math.log(0.5)))
 
     def multiply_adds(self, n: int, c: int) -> float:

@@ -1,7 +1,7 @@
 """Compact bilinear pooling (CBP)."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -37,36 +37,22 @@ class CompactBilinearPool(Pool):
     (torch.Size([2, 512]), True)
     """
 
-    hashes: Tensor  # (2, c), for the tensor sketch
-    signs: Tensor  # (2, c)
-    factors: Tensor  # (2, c, D), for random Maclaurin
+    sketch: Sketch = "tensor"
+    size: PositiveInt = 8192
+    learned: bool = False
+    seed: int = 1
+    gradient: GradientMode = "cbp"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        sketch: Sketch = "tensor",
-        size: PositiveInt = 8192,
-        learned: bool = False,
-        seed: int = 1,
-        gradient: GradientMode = "cbp",
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, lambda c: size, **common)
-        self.sketch, self.size, self.learned, self.gradient = sketch, size, learned, gradient
-        (channels,) = self.channels
-        if sketch == "tensor":
-            hashes, signs = draw_sketch(2, channels, size, seed=seed)
-            self.register_buffer("hashes", hashes)
-            self._hold("signs", signs)
-        else:
-            self._hold("factors", draw_signs(2, channels, size, seed=seed))
+    def pooled_size(self, c: int) -> int:
+        return self.size
 
-    def _hold(self, name: str, value: Tensor) -> None:
-        if self.learned:
-            self.register_parameter(name, nn.Parameter(value))
+    def _build(self) -> None:
+        (c,), hold = self.channels, nn.Parameter if self.learned else nn.Buffer
+        if self.sketch == "tensor":
+            hashes, signs = draw_sketch(2, c, self.size, seed=self.seed)
+            self.hashes, self.signs = nn.Buffer(hashes), hold(signs)  # (2, c) each
         else:
-            self.register_buffer(name, value)
+            self.factors = hold(draw_signs(2, c, self.size, seed=self.seed))  # (2, c, D)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return min((n + 1) * c**2, 2.5 * n * self.size * math.log2(2 * self.size))

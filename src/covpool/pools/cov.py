@@ -1,7 +1,5 @@
 """Plain covariance pooling."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool.ops import covariance, shrunk_covariance, vech
@@ -25,9 +23,10 @@ class CovariancePool(Pool):
 
     normalizes = "covariance"
 
-    def __init__(self, in_features: int, *, shrinkage: Shrinkage | None = None, **common: Any) -> None:
-        super().__init__(in_features, triangle, **common)
-        self.shrinkage = shrinkage
+    shrinkage: Shrinkage | None = None
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2

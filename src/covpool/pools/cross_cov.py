@@ -1,7 +1,5 @@
 """Cross-covariance pooling of two streams."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool.ops import cross_covariance
@@ -24,8 +22,8 @@ class CrossCovariancePool(Pool):
     torch.Size([2, 12])
     """
 
-    def __init__(self, in_features: int | tuple[int, int], **common: Any) -> None:
-        super().__init__(in_features, lambda a, b=None: a * (b or a), **common)
+    def pooled_size(self, a: int, b: int | None = None) -> int:
+        return a * (b or a)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2

@@ -1,7 +1,7 @@
 """Log-Euclidean second-order pooling (DeepO2P)."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -41,20 +41,17 @@ class LogEuclideanPool(Pool):
 
     normalizes = "moment"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        eps: float = 1e-3,
-        scale: Scale = "mean",
-        vectorization: Vectorization = "full",
-        null_gradient: NullGradient = "exact",
-        **common: Any,
-    ) -> None:
-        if not 0 < eps < math.inf:
-            raise CovpoolError(f"`eps` must be positive and finite because the moment may be singular; got {eps}")
-        super().__init__(in_features, lambda c: vector_size(c, vectorization), **common)
-        self.eps, self.scale, self.vectorization, self.null_gradient = eps, scale, vectorization, null_gradient
+    eps: float = 1e-3
+    scale: Scale = "mean"
+    vectorization: Vectorization = "full"
+    null_gradient: NullGradient = "exact"
+
+    def pooled_size(self, c: int) -> int:
+        return vector_size(c, self.vectorization)
+
+    def _build(self) -> None:
+        if not 0 < self.eps < math.inf:
+            raise CovpoolError(f"`eps` must be positive and finite because the moment may be singular; got {self.eps}")
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 10 * c**3  # of the eigen-decomposition

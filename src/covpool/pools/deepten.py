@@ -1,11 +1,8 @@
 """Deep-TEN: the residual encoding layer."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from covpool.ops.kmeans import kmeans
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
@@ -33,12 +30,13 @@ class TextureEncodingPool(CodebookPool):
     torch.Size([2, 256])
     """
 
-    def __init__(self, in_features: int, *, clusters: PositiveInt = 32, **common: Any) -> None:
-        super().__init__(in_features, clusters, lambda c: c, **common)
-        c = self.channels[0]
-        bound = (clusters * c) ** -0.5
-        self.codewords = nn.Parameter(torch.empty(clusters, c).uniform_(-bound, bound))
-        self.smoothing = nn.Parameter(torch.rand(clusters))  # the released PyTorch code stores the negative
+    clusters: PositiveInt = 32
+
+    def _build(self) -> None:
+        k, (c,) = self.clusters, self.channels
+        bound = (k * c) ** -0.5
+        self.codewords = nn.Parameter(torch.empty(k, c).uniform_(-bound, bound))
+        self.smoothing = nn.Parameter(torch.rand(k))  # the released PyTorch code stores the negative
 
     @torch.no_grad()
     def init_from(self, descriptors: Tensor, *, seed: int = 0, centers: Tensor | None = None) -> None:
@@ -52,7 +50,7 @@ class TextureEncodingPool(CodebookPool):
             centers: Codewords (clusters, c) that were fitted elsewhere, for example by scikit-learn's k-means.
         """
         x = self._checked(descriptors)
-        words = kmeans(x, self.clusters, seed=seed) if centers is None else self._checked_centers(centers).to(x.device)
+        words = self._words(x, seed, centers)
         self.smoothing.fill_(sharpness(-squared_distances(x, words)))
         self.codewords.copy_(words)
 

@@ -1,7 +1,7 @@
 """Covariance pooling with adaptive channel dropout (DropCov)."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -41,12 +41,16 @@ class DropoutCovariancePool(Pool):
 
     normalizes = "covariance"
 
-    def __init__(self, in_features: int, *, rate: float | Literal["adaptive"] = "adaptive", **common: Any) -> None:
-        super().__init__(in_features, triangle, **common)
-        if rate != "adaptive" and not (isinstance(rate, (int, float)) and 0 <= rate < 1):
-            raise CovpoolError(f"`rate` must be 'adaptive' or in [0, 1); got {rate!r}")
-        self.rate = rate
-        self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if rate == "adaptive" else None
+    rate: float | Literal["adaptive"] = "adaptive"
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
+
+    def _build(self) -> None:
+        adaptive = self.rate == "adaptive"
+        if not adaptive and not (isinstance(self.rate, (int, float)) and 0 <= self.rate < 1):
+            raise CovpoolError(f"`rate` must be 'adaptive' or in [0, 1); got {self.rate!r}")
+        self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if adaptive else None
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2

@@ -1,7 +1,6 @@
 """First- and second-order information fusion (FASON)."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,18 +37,15 @@ class FirstAndSecondOrderPool(Pool):
 
     own_positions = True
 
-    def __init__(
-        self,
-        in_features: int | tuple[int, ...],
-        *,
-        size: PositiveInt = 8192,
-        seed: int = 1,
-        gradient: GradientMode = "cbp",
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, lambda *channels: sum(c + size for c in channels), **common)
-        self.size, self.gradient = size, gradient
-        self.sketches = nn.ModuleList(_Sketch(c, size, seed + i) for i, c in enumerate(self.channels))
+    size: PositiveInt = 8192
+    seed: int = 1
+    gradient: GradientMode = "cbp"
+
+    def pooled_size(self, *channels: int) -> int:
+        return sum(c + self.size for c in channels)
+
+    def _build(self) -> None:
+        self.sketches = nn.ModuleList(_Sketch(c, self.size, self.seed + i) for i, c in enumerate(self.channels))
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c + min((n + 1) * c**2, 2.5 * n * self.size * math.log2(2 * self.size))
@@ -65,15 +61,11 @@ class FirstAndSecondOrderPool(Pool):
 class _Sketch(nn.Module):
     """The tensor sketch of order two. Its buckets and signs are buffers."""
 
-    hashes: Tensor  # (2, c)
-    signs: Tensor  # (2, c)
-
     def __init__(self, channels: int, size: int, seed: int) -> None:
         super().__init__()
         self.size = size
         hashes, signs = draw_sketch(2, channels, size, seed=seed)
-        self.register_buffer("hashes", hashes)
-        self.register_buffer("signs", signs)
+        self.hashes, self.signs = nn.Buffer(hashes), nn.Buffer(signs)  # (2, c) each
 
     def forward(self, x: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:  # (b, n, c) -> (b, size)
         return tensor_sketch(x, self.hashes, self.signs, self.size, mask=mask, weights=weights)

@@ -37,21 +37,19 @@ class FactorizedBilinearPool(Pool):
 
     output = "scores"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        num_classes: PositiveInt = 1000,
-        rank: int = 20,
-        drop: float = 0.5,
-        self_terms: bool = True,
-        compensation: Compensation = "inverted",
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, lambda c: num_classes, **common)
-        self.num_classes, self.rank = num_classes, rank
-        options: dict[str, Any] = {"rank": rank, "drop": drop, "self_terms": self_terms, "compensation": compensation}
-        self.layer = FactorizedBilinear(self.channels[0], num_classes, **options)
+    num_classes: PositiveInt = 1000
+    rank: int = 20
+    drop: float = 0.5
+    self_terms: bool = True
+    compensation: Compensation = "inverted"
+
+    def pooled_size(self, c: int) -> int:
+        return self.num_classes
+
+    def _build(self) -> None:
+        shared = ("rank", "drop", "self_terms", "compensation")
+        options: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        self.layer = FactorizedBilinear(self.channels[0], self.num_classes, **options)
 
     def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         """Return the mean and all second moments of the features, (b, c + c^2); arguments as in `forward`."""

@@ -1,7 +1,5 @@
 """Gaussian pooling: the mean and covariance, embedded together (G2DeNet and the embeddings it compares with)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -27,29 +25,26 @@ class GaussianPool(Pool):
         iterations: Number of iterations of "newton_schulz".
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        kind: EmbeddingKind = "sqrt",
-        eps: float = 1e-3,
-        solver: EmbeddingSolver = "eigh",
-        iterations: PositiveInt = 5,
-        **common: Any,
-    ) -> None:
-        check_options(kind, eps, solver)
-        constant_corner = kind in ("nakayama", "cholesky")
-        super().__init__(in_features, lambda c: triangle(c + 1) - constant_corner, **common)
-        self.options: dict[str, Any] = {"kind": kind, "eps": eps, "solver": solver, "iterations": iterations}
+    kind: EmbeddingKind = "sqrt"
+    eps: float = 1e-3
+    solver: EmbeddingSolver = "eigh"
+    iterations: PositiveInt = 5
+
+    def pooled_size(self, c: int) -> int:
+        constant_corner = self.kind in ("nakayama", "cholesky")
+        return triangle(c + 1) - constant_corner
+
+    def _build(self) -> None:
+        check_options(self.kind, self.eps, self.solver)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         z = gaussian_embedding(x, mask=mask, weights=weights, **self.options)
-        if self.options["kind"] == "nakayama":
+        if self.kind == "nakayama":
             return torch.cat((vech(z[..., :-1]), z[..., -1]), -1)
-        if self.options["kind"] == "cholesky":
+        if self.kind == "cholesky":
             c = x.shape[-1]
             return torch.cat((vech(z[..., :c, :c].mT), z[..., :c, -1]), -1)
         return vech(z)

@@ -28,7 +28,7 @@ class GeneralizedMeanPool(Pool):
     """
 
     def __init__(self, in_features: int, *, p: float = 3.0, learn_p: bool = True, **common: Any) -> None:
-        super().__init__(in_features, lambda c: c, **common)
+        super().__init__(in_features, **common)
         if p <= 0:
             raise CovpoolError(f"`p` must be positive; got {p}")
         self.p = nn.Parameter(torch.tensor(float(p)), requires_grad=learn_p)

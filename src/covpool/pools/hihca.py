@@ -42,30 +42,32 @@ class HigherOrderIntegrationPool(Pool):
     torch.Size([2, 64])
     """
 
+    degree: PositiveInt = 2
+    homogeneous: bool = True
+    size: PositiveInt = 8192
+    fusion: Fusion = "hc"
+
     def __init__(
-        self,
-        in_features: int | tuple[int, ...],
-        *,
-        degree: PositiveInt = 2,
-        homogeneous: bool = True,
-        size: PositiveInt = 8192,
-        fusion: Fusion = "hc",
-        scales: Sequence[float] | None = None,
-        **common: Any,
+        self, in_features: int | tuple[int, ...], *, scales: Sequence[float] | None = None, **options: Any
     ) -> None:
-        degrees = (degree,) if homogeneous else tuple(range(1, degree + 1))
-        super().__init__(
-            in_features,
-            lambda *channels: sum(size if d > 1 else c for c in _widths(channels, fusion) for d in degrees),
-            **common,
-        )
-        self.degree, self.size, self.degrees = degree, size, degrees
-        self.fusion = fusion
-        self.own_positions = fusion == "hed"
+        super().__init__(in_features, **options)
+        self.own_positions = self.fusion == "hed"
         self.factors = nn.ParameterList(
-            _rademacher(d, c, size) for c in _widths(self.channels, fusion) for d in degrees if d > 1
+            _rademacher(d, c, self.size) for c in self._widths(self.channels) for d in self.degrees if d > 1
         )
         self.scales = _make_scales(scales, len(self.channels))
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degrees of the polynomials."""
+        return (self.degree,) if self.homogeneous else tuple(range(1, self.degree + 1))
+
+    def pooled_size(self, *channels: int) -> int:
+        return sum(self.size if d > 1 else c for c in self._widths(channels) for d in self.degrees)
+
+    def _widths(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the number of channels of each set of polynomials."""
+        return (sum(channels),) if self.fusion == "hc" else channels
 
     def multiply_adds(self, n: int, c: int) -> float:
         return min(c**2 * (n + self.size), self.degree * n * c * self.size)
@@ -88,11 +90,6 @@ class HigherOrderIntegrationPool(Pool):
 def _kept(x: Tensor, mask: Tensor | None) -> Tensor:
     """Set masked positions to zero, so that their values do not enter the gradient of a scale."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
-
-
-def _widths(channels: tuple[int, ...], fusion: Fusion) -> tuple[int, ...]:
-    """Return the number of channels of each set of polynomials."""
-    return (sum(channels),) if fusion == "hc" else channels
 
 
 def _rademacher(degree: int, channels: int, size: int) -> nn.Parameter:

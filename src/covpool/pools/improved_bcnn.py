@@ -46,20 +46,18 @@ class ImprovedBilinearPool(Pool):
 
     normalizes = "moment"
 
+    iterations: PositiveInt = 5
+    backward_steps: PositiveInt = 5
+
     def __init__(
-        self,
-        in_features: int,
-        *,
-        forward: Forward = "eigh",
-        iterations: PositiveInt = 5,
-        backward: Backward = "lyapunov",
-        backward_steps: PositiveInt = 5,
-        **common: Any,
+        self, in_features: int, *, forward: Forward = "eigh", backward: Backward = "lyapunov", **options: Any
     ) -> None:
         _check_pair(forward, backward)
-        super().__init__(in_features, lambda c: c * c, **common)
-        self.root_forward, self.iterations = forward, iterations
-        self.root_backward, self.backward_steps = backward, backward_steps
+        super().__init__(in_features, **options)
+        self.root_forward, self.root_backward = forward, backward
+
+    def pooled_size(self, c: int) -> int:
+        return c * c
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 10 * c**3  # of the eigen-decomposition

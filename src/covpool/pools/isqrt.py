@@ -1,7 +1,5 @@
 """Covariance pooling with an iterative square root (iSQRT-COV)."""
 
-from typing import Any
-
 from torch import Tensor
 
 from covpool.kernels.precision import Precision
@@ -37,31 +35,21 @@ class IterativeSquareRootPool(Pool):
     chooses_precision = True
     normalizes = "covariance"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        iterations: PositiveInt = 5,
-        prenorm: Prenorm = "trace",
-        postcomp: bool = True,
-        precision: Precision | None = None,
-        shrinkage: Shrinkage | None = None,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, triangle, **common)
-        self.shrinkage = shrinkage
-        self.options: dict[str, Any] = {
-            "iterations": iterations,
-            "prenorm": prenorm,
-            "postcomp": postcomp,
-            "precision": precision,
-        }
+    iterations: PositiveInt = 5
+    prenorm: Prenorm = "trace"
+    postcomp: bool = True
+    precision: Precision | None = None
+    shrinkage: Shrinkage | None = None
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
 
     def multiply_adds(self, n: int, c: int) -> float:
-        return n * c**2 + (3 * self.options["iterations"] - 3) * min(n, c) ** 3
+        return n * c**2 + (3 * self.iterations - 3) * min(n, c) ** 3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        if self.shrinkage is not None:
-            sigma = shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights)
-            return vech(sqrtm_newton_schulz(sigma, **self.options))
-        return isqrt_covariance(x, mask=mask, weights=weights, vectorize=True, **self.options)
+        options = dict(self.options)
+        if shrinkage := options.pop("shrinkage"):
+            sigma = shrunk_covariance(x, shrinkage=shrinkage, mask=mask, weights=weights)
+            return vech(sqrtm_newton_schulz(sigma, **options))
+        return isqrt_covariance(x, mask=mask, weights=weights, vectorize=True, **options)

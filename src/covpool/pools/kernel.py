@@ -1,7 +1,6 @@
 """Kernel pooling."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,26 +38,19 @@ class KernelPool(Pool):
     torch.Size([2, 321])
     """
 
-    hashes: Tensor  # (p, c)
-    signs: Tensor  # (p, c)
+    order: PositiveInt = 4
+    size: PositiveInt = 4096
+    gamma: float = 1.0
+    seed: int = 1
+    gradient: GradientMode = "bcnn"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        order: PositiveInt = 4,
-        size: PositiveInt = 4096,
-        gamma: float = 1.0,
-        seed: int = 1,
-        gradient: GradientMode = "bcnn",
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, lambda c: 1 + c + (order - 1) * size, **common)
-        self.order, self.size, self.gradient = order, size, gradient
-        hashes, signs = draw_sketch(order, self.channels[0], size, seed=seed)
-        self.register_buffer("hashes", hashes)
-        self.register_buffer("signs", signs)
-        self.alpha = nn.Parameter(rbf_coefficients(gamma, order).float())
+    def pooled_size(self, c: int) -> int:
+        return 1 + c + (self.order - 1) * self.size
+
+    def _build(self) -> None:
+        hashes, signs = draw_sketch(self.order, self.channels[0], self.size, seed=self.seed)
+        self.hashes, self.signs = nn.Buffer(hashes), nn.Buffer(signs)  # (p, c) each
+        self.alpha = nn.Parameter(rbf_coefficients(self.gamma, self.order).float())
 
     @torch.no_grad()
     def init_from(

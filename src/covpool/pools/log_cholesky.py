@@ -1,6 +1,6 @@
 """Covariance pooling under the log-Cholesky metric."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -36,25 +36,21 @@ class LogCholeskyPool(Pool):
     torch.Size([2, 2080])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        form: Coordinates = "tangent",
-        eps: float = 1e-6,
-        relative: bool = True,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, triangle, **common)
-        check_eps(eps)
-        self.form = form
-        self.options: dict[str, Any] = {"eps": eps, "relative": relative}
+    form: Coordinates = "tangent"
+    eps: float = 1e-6
+    relative: bool = True
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
+
+    def _build(self) -> None:
+        check_eps(self.eps)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + c**3 / 3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         kept, w = keep_positions(x.double(), mask, weights)
-        k = log_cholesky(covariance(kept, weights=w), **self.options)
+        k = log_cholesky(covariance(kept, weights=w), eps=self.eps, relative=self.relative)
         z = vech(k + k.mT if self.form == "tangent" else k.mT)
         return zero_if_empty(z, w).to(x.dtype)

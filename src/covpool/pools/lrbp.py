@@ -1,7 +1,5 @@
 """Low-rank bilinear pooling (LRBP): a bilinear classifier without an explicit feature."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -40,27 +38,24 @@ class LowRankBilinearPool(Pool):
 
     output = "scores"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        num_classes: PositiveInt = 1000,
-        bottleneck: PositiveInt = 100,
-        rank: PositiveInt = 8,
-        sqrt_scale: float | None = VGG_SCALE,
-        **common: Any,
-    ) -> None:
-        if rank % 2:
-            raise CovpoolError(f"`rank` must be even, half positive and half negative; got {rank}")
-        if sqrt_scale is not None and not sqrt_scale > 0:
-            raise CovpoolError(f"`sqrt_scale` must be positive, or None for unchanged features; got {sqrt_scale}")
-        super().__init__(in_features, lambda c: num_classes, **common)
-        self.num_classes, self.bottleneck, self.rank, self.sqrt_scale = num_classes, bottleneck, rank, sqrt_scale
-        self.projection = nn.Linear(self.channels[0], bottleneck)
+    num_classes: PositiveInt = 1000
+    bottleneck: PositiveInt = 100
+    rank: PositiveInt = 8
+    sqrt_scale: float | None = VGG_SCALE
+
+    def pooled_size(self, c: int) -> int:
+        return self.num_classes
+
+    def _build(self) -> None:
+        if self.rank % 2:
+            raise CovpoolError(f"`rank` must be even, half positive and half negative; got {self.rank}")
+        if self.sqrt_scale is not None and not self.sqrt_scale > 0:
+            raise CovpoolError(f"`sqrt_scale` must be positive, or None for unchanged features; got {self.sqrt_scale}")
+        self.projection = nn.Linear(self.channels[0], self.bottleneck)
         nn.init.orthogonal_(self.projection.weight)
         nn.init.zeros_(self.projection.bias)
-        self.factors = nn.Parameter(torch.randn(num_classes, bottleneck, rank) * FACTOR_STD)
-        self.bias = nn.Parameter(torch.zeros(num_classes))
+        self.factors = nn.Parameter(torch.randn(self.num_classes, self.bottleneck, self.rank) * FACTOR_STD)
+        self.bias = nn.Parameter(torch.zeros(self.num_classes))
 
     def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         """Return all second moments of the projected features, (b, bottleneck^2); arguments as in `forward`."""

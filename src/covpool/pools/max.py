@@ -1,7 +1,5 @@
 """Global max pooling."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -19,9 +17,6 @@ class MaxPool(Pool):
 
     Positions of weight zero are left out; other weights have no effect.
     """
-
-    def __init__(self, in_features: int, **common: Any) -> None:
-        super().__init__(in_features, lambda c: c, **common)
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if weights is not None:

@@ -1,7 +1,5 @@
 """MFAFV-Net: Fisher scores of a trainable mixture of factor analysers."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -38,15 +36,17 @@ class FactorAnalysersPool(CodebookPool):
     torch.Size([2, 36])
     """
 
-    def __init__(
-        self, in_features: int, *, clusters: PositiveInt = 50, factors: PositiveInt = 10, **common: Any
-    ) -> None:
-        super().__init__(in_features, clusters, lambda c: c * (factors + 1), **common)
-        self.factors = factors
-        c = self.channels[0]
-        self.logits = nn.Parameter(torch.zeros(clusters))  # pi = softmax(logits)
-        self.means = nn.Parameter(torch.randn(clusters, c))
-        self.loadings = nn.Parameter(torch.randn(clusters, c, factors) * factors**-0.5)
+    clusters: PositiveInt = 50
+    factors: PositiveInt = 10
+
+    def pooled_size(self, c: int) -> int:
+        return self.clusters * c * (self.factors + 1)
+
+    def _build(self) -> None:
+        k, (c,) = self.clusters, self.channels
+        self.logits = nn.Parameter(torch.zeros(k))  # pi = softmax(logits)
+        self.means = nn.Parameter(torch.randn(k, c))
+        self.loadings = nn.Parameter(torch.randn(k, c, self.factors) * self.factors**-0.5)
         self.log_noise = nn.Parameter(torch.zeros(c))  # the logarithm of the diagonal of Psi
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Covariance pooling with the square root computed by a Pade approximant or a Taylor polynomial."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -33,21 +33,20 @@ class PadeSquareRootPool(Pool):
     torch.Size([2, 2080])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        approximation: Approximation = "pade",
-        degree: PositiveInt | None = None,
-        backward: RootBackward = "iterative",
-        steps: PositiveInt = 8,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, triangle, **common)
-        if degree is None:
-            degree = 5 if approximation == "pade" else 10
-        root = partial(sqrtm_pade, order=degree) if approximation == "pade" else partial(sqrtm_taylor, degree=degree)
-        self.root = partial(root, backward=backward, steps=steps)
+    approximation: Approximation = "pade"
+    degree: PositiveInt | None = None
+    backward: RootBackward = "iterative"
+    steps: PositiveInt = 8
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
+
+    def _build(self) -> None:
+        if self.approximation == "pade":
+            root = partial(sqrtm_pade, order=self.degree or 5)
+        else:
+            root = partial(sqrtm_taylor, degree=self.degree or 10)
+        self.root = partial(root, backward=self.backward, steps=self.steps)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 7 * c**3

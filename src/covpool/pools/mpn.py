@@ -37,46 +37,42 @@ class MatrixPowerPool(Pool):
 
     normalizes = "covariance"
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        alpha: float = 0.5,
-        learn_alpha: bool = False,
-        normalization: Normalization | None = None,
-        eps: Threshold | float = "rank",
-        null_gradient: NullGradient = "exact",
-        gamma: float | None = None,
-        shrinkage: Shrinkage | None = None,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, triangle, **common)
-        check_options(eps, normalization, null_gradient)
+    normalization: Normalization | None = None
+    eps: Threshold | float = "rank"
+    null_gradient: NullGradient = "exact"
+    gamma: float | None = None
+    shrinkage: Shrinkage | None = None
+
+    def __init__(self, in_features: int, *, alpha: float = 0.5, learn_alpha: bool = False, **options: Any) -> None:
+        super().__init__(in_features, **options)
+        check_options(self.eps, self.normalization, self.null_gradient)
         if not 0 < alpha <= 2:
             raise CovpoolError(f"`alpha` must be in (0, 2]; got {alpha}")
-        if gamma is not None:
-            check_gamma(gamma)
-            if (alpha, learn_alpha, normalization, null_gradient) != (0.5, False, None, "exact"):
+        if self.gamma is not None:
+            check_gamma(self.gamma)
+            if (alpha, learn_alpha, self.normalization, self.null_gradient) != (0.5, False, None, "exact"):
                 raise CovpoolError(
                     "`gamma` replaces the power: leave `alpha`, `learn_alpha`, `normalization` and "
                     "`null_gradient` at their defaults"
                 )
         self.alpha = nn.Parameter(torch.tensor(float(alpha))) if learn_alpha else float(alpha)
-        self.gamma = gamma
-        self.shrinkage = shrinkage
-        self.options: dict[str, Any] = {"normalization": normalization, "eps": eps, "null_gradient": null_gradient}
+        shared = ("normalization", "eps", "null_gradient")
+        self.power_options: dict[str, Any] = {name: getattr(self, name) for name in shared}
+
+    def pooled_size(self, c: int) -> int:
+        return triangle(c)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.gamma is None and self.shrinkage is None:
-            return vech(powm_covariance(x, self.alpha, mask=mask, weights=weights, **self.options))
+            return vech(powm_covariance(x, self.alpha, mask=mask, weights=weights, **self.power_options))
         if self.shrinkage is None:
             sigma = covariance(x, mask=mask, weights=weights)
         else:
             sigma = shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights)
         if self.gamma is None:
-            return vech(powm_eigh(sigma, self.alpha, **self.options))
-        z = vech(vn_mle_eigh(sigma, self.gamma, eps=self.options["eps"]))
+            return vech(powm_eigh(sigma, self.alpha, **self.power_options))
+        z = vech(vn_mle_eigh(sigma, self.gamma, eps=self.eps))
         return zero_if_empty(z, keep_positions(x, mask, weights)[1])  # for gamma > 1 a zero covariance gives no zero

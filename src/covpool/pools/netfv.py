@@ -1,6 +1,6 @@
 """NetFV and FisherNet: Fisher vectors of a trainable mixture of Gaussians."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from covpool.ops import elementwise_power_normalize, l2_normalize
 from covpool.ops.gaussian_mixture import WEIGHT_BOUND, GaussianMixture, gmm_em, mixture_moments, variance_bound
 from covpool.ops.positions import keep_positions
 from covpool.pools._codebook import CodebookPool, check_statistics, effective_counts
-from covpool.pools.base import PositiveInt, register
+from covpool.pools.base import register
 
 Variant = Literal["netfv", "fishernet"]
 # Lower bound of |w| = 1 / sigma, in the inverse unit of x, as in the released code of FisherNet.
@@ -44,20 +44,17 @@ class FisherVectorPool(CodebookPool):
     torch.Size([2, 24])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        clusters: PositiveInt = 64,
-        variant: Variant = "netfv",
-        pre_l2: bool | None = None,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, clusters, lambda c: 2 * c, **common)
-        self.variant = variant
-        self.pre_l2 = variant == "fishernet" if pre_l2 is None else pre_l2
-        shape = (clusters, self.channels[0])
-        self.logits = nn.Parameter(torch.zeros(clusters))  # pi = softmax(logits)
+    variant: Variant = "netfv"
+    pre_l2: bool | None = None
+
+    def pooled_size(self, c: int) -> int:
+        return self.clusters * 2 * c
+
+    def _build(self) -> None:
+        if self.pre_l2 is None:
+            self.pre_l2 = self.variant == "fishernet"
+        shape = (self.clusters, *self.channels)
+        self.logits = nn.Parameter(torch.zeros(self.clusters))  # pi = softmax(logits)
         self.weight = nn.Parameter(1 + 0.01 * torch.randn(shape))
         self.bias = nn.Parameter(torch.zeros(shape))
 

@@ -1,17 +1,16 @@
 """NetVLAD."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from covpool.ops import l2_normalize, product
-from covpool.ops.kmeans import kmeans
 from covpool.ops.positions import keep_positions
 from covpool.ops.residual_sums import residual_sums
 from covpool.ops.squared_distances import squared_distances
 from covpool.pools._codebook import CodebookPool, effective_counts, sharpness
-from covpool.pools.base import PositiveInt, register
+from covpool.pools.base import register
 
 Version = Literal["v1", "v2"]
 # Sharpness of the assignment before `init_from`; k-means words of real descriptors give this order of magnitude.
@@ -43,21 +42,14 @@ class VladPool(CodebookPool):
     torch.Size([2, 12])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        clusters: PositiveInt = 64,
-        version: Version = "v1",
-        pre_l2: bool = True,
-        **common: Any,
-    ) -> None:
-        super().__init__(in_features, clusters, lambda c: c, **common)
-        self.version, self.pre_l2 = version, pre_l2
-        shape = (clusters, self.channels[0])
+    version: Version = "v1"
+    pre_l2: bool = True
+
+    def _build(self) -> None:
+        shape = (self.clusters, *self.channels)
         self.centers = nn.Parameter(torch.empty(shape))
         self.assign_weight = nn.Parameter(torch.empty(shape))
-        self.assign_bias = nn.Parameter(torch.empty(clusters)) if version == "v2" else None
+        self.assign_bias = nn.Parameter(torch.empty(self.clusters)) if self.version == "v2" else None
         self._start(l2_normalize(torch.randn(shape)), ALPHA)
 
     def init_from(self, descriptors: Tensor, *, seed: int = 0, centers: Tensor | None = None) -> None:
@@ -70,7 +62,7 @@ class VladPool(CodebookPool):
                 features if `pre_l2`.
         """
         x = self._seen(self._checked(descriptors))
-        words = kmeans(x, self.clusters, seed=seed) if centers is None else self._checked_centers(centers).to(x.device)
+        words = self._words(x, seed, centers)
         scores = x @ l2_normalize(words).mT if self.version == "v1" else -squared_distances(x, words)
         self._start(words, sharpness(scores))
 

@@ -1,7 +1,5 @@
 """Statistically motivated second-order pooling (SMSO)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -37,13 +35,17 @@ class StatisticalPool(Pool):
     torch.Size([2, 2048])
     """
 
-    def __init__(self, in_features: int, *, p: PositiveInt = 2048, centered: bool = True, **common: Any) -> None:
-        super().__init__(in_features, lambda c: p, **common)
-        (c,) = self.channels
-        self.p, self.centered = p, centered
+    p: PositiveInt = 2048
+    centered: bool = True
+
+    def pooled_size(self, c: int) -> int:
+        return self.p
+
+    def _build(self) -> None:
+        p, (c,) = self.p, self.channels
         self.feature_norm = nn.BatchNorm1d(c)
         self.weight = nn.Parameter(torch.randn(c, p) * WEIGHT_STD)
-        self.bias = None if centered else nn.Parameter(torch.full((p,), BIAS))
+        self.bias = None if self.centered else nn.Parameter(torch.full((p,), BIAS))
         self.norm = nn.BatchNorm1d(p)
 
     def multiply_adds(self, n: int, c: int) -> float:

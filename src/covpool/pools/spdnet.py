@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,25 +69,21 @@ class ManifoldPool(Pool):
     torch.Size([2, 64])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        dims: int | Sequence[int] | None = None,
-        manifold: Manifold = "stiefel",
-        regularizer: float = 1e-4,
-        bounds: tuple[float, float] = (1e-4, 1e4),
-        vectorization: Vectorization = "full",
-        **common: Any,
-    ) -> None:
-        check_bounds(*bounds)
-        if not 0 <= regularizer < math.inf:
-            raise CovpoolError(f"`regularizer` must be finite and not negative; got {regularizer}")
-        super().__init__(in_features, lambda c: vector_size(_orders(c, dims)[-1], vectorization), **common)
-        orders = _orders(self.channels[0], dims)
-        self.maps = nn.ModuleList(BilinearMap(m, k, manifold) for m, k in pairwise(orders))
-        self.regularizer, self.vectorization = regularizer, vectorization
-        self.low, self.high = bounds
+    dims: int | Sequence[int] | None = None
+    manifold: Manifold = "stiefel"
+    regularizer: float = 1e-4
+    bounds: tuple[float, float] = (1e-4, 1e4)
+    vectorization: Vectorization = "full"
+
+    def pooled_size(self, c: int) -> int:
+        return vector_size(_orders(c, self.dims)[-1], self.vectorization)
+
+    def _build(self) -> None:
+        check_bounds(*self.bounds)
+        if not 0 <= self.regularizer < math.inf:
+            raise CovpoolError(f"`regularizer` must be finite and not negative; got {self.regularizer}")
+        orders = _orders(self.channels[0], self.dims)
+        self.maps = nn.ModuleList(BilinearMap(m, k, self.manifold) for m, k in pairwise(orders))
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 0.75 * c**3 + 10 * (c / 2) ** 3  # of the eigen-decomposition, with the default `dims`
@@ -98,10 +94,11 @@ class ManifoldPool(Pool):
         a = covariance(x, mask=mask, weights=weights) * (n / (n - 1).clamp(min=1))
         trace = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
         a = a + self.regularizer * trace * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        low, high = self.bounds
         *inner, last = self.maps
         for bilinear in inner:
-            a = clip_eigh(bilinear(a), low=self.low, high=self.high)
-        z = clip_eigh(last(a), low=self.low, high=self.high, log=True)
+            a = clip_eigh(bilinear(a), low=low, high=high)
+        z = clip_eigh(last(a), low=low, high=high, log=True)
         return zero_if_empty(vectorize(z, self.vectorization), w)
 
 

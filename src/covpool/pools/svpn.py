@@ -1,6 +1,6 @@
 """Multi-headed cross-covariance pooling with singular value power normalization (SoT)."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,25 +37,21 @@ class SingularPowerPool(Pool):
     torch.Size([2, 256])
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        *,
-        heads: PositiveInt = 6,
-        head_features: PositiveInt = 24,
-        alpha: float = 0.5,
-        rank: int | None = 1,
-        iterations: int = 1,
-        centering: Centering = "channel",
-        **common: Any,
-    ) -> None:
-        check_options(alpha, 1 if rank is None else rank, iterations)
-        super().__init__(in_features, lambda c: heads * head_features**2, **common)
-        self.weight = nn.Parameter(torch.empty(2 * heads * head_features, *self.channels))
+    heads: PositiveInt = 6
+    head_features: PositiveInt = 24
+    alpha: float = 0.5
+    rank: int | None = 1
+    iterations: int = 1
+    centering: Centering = "channel"
+
+    def pooled_size(self, c: int) -> int:
+        return self.heads * self.head_features**2
+
+    def _build(self) -> None:
+        check_options(self.alpha, 1 if self.rank is None else self.rank, self.iterations)
+        self.weight = nn.Parameter(torch.empty(2 * self.heads * self.head_features, *self.channels))
         nn.init.trunc_normal_(self.weight, std=0.02)  # as for all linear maps of SoT
-        self.start = None if rank is None else nn.Parameter(torch.randn(head_features))
-        self.heads, self.head_features, self.centering, self.alpha = heads, head_features, centering, alpha
-        self.iteration: dict[str, Any] = {"rank": rank, "iterations": iterations}
+        self.start = None if self.rank is None else nn.Parameter(torch.randn(self.head_features))
 
     def multiply_adds(self, n: int, c: int) -> float:
         return 2 * n * c * self.heads * self.head_features + n * self.heads * self.head_features**2
@@ -71,9 +67,9 @@ class SingularPowerPool(Pool):
         return self._normalized(a).flatten(1)
 
     def _normalized(self, a: Tensor) -> Tensor:  # (b, h, d, d) -> (b, h, d, d)
-        if self.start is None:
+        if self.rank is None or self.start is None:
             return powm_svd(a, self.alpha)
-        return powm_power_iteration(a, self.start, alpha=self.alpha, **self.iteration)
+        return powm_power_iteration(a, self.start, alpha=self.alpha, rank=self.rank, iterations=self.iterations)
 
 
 def _mean_of_all(
