@@ -20,8 +20,3 @@ from covpool.models import InputSettings, input_settings
 )
 def test_settings_come_from_the_library(backbone: str, weights: str | None, expected: InputSettings) -> None:
     assert input_settings(backbone, weights) == expected
-
-
-def test_another_size_keeps_the_fraction_of_the_image() -> None:
-    larger = InputSettings(size=224, resize=256, mean=(0.5,) * 3).at_size(448)
-    assert larger == InputSettings(size=448, resize=512, mean=(0.5,) * 3)

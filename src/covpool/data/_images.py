@@ -84,6 +84,11 @@ class Images:
         except Exception as error:  # PIL raises many kinds of errors for a damaged file
             raise BrokenImage(path, _reason(error)) from error
 
+    def select(self, rows: Sequence[int]) -> "Images":
+        """Return the images at some positions, in this order."""
+        ids = tuple(self.ids[i] for i in rows) if self.ids else ()
+        return Images(Paths(self.paths[i] for i in rows), [self.targets[i] for i in rows], self.classes, ids)
+
     def __add__(self, other: "Images") -> "Images":
         assert self.classes == other.classes
         paths = Paths([*self.paths, *other.paths])

@@ -1,13 +1,13 @@
 """Find the module in which NaN or inf first appears."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
-from torch.utils.hooks import RemovableHandle
 
 from covpool._errors import CovpoolError
 
@@ -44,44 +44,33 @@ def check_finite(model: nn.Module) -> Iterator[None]:
     >>> with covpool.diagnostics.check_finite(pool):
     ...     z = pool(torch.randn(2, 8, 4, 4))
     """
-    handles: list[RemovableHandle] = []
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(_watch_input(name, handles), with_kwargs=True))
-        handles.append(module.register_forward_hook(_watch_output(name)))
-        for key, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad:
-                handles.append(parameter.register_hook(_watch_gradient(name, module, f"gradient of {key}")))
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            check_input = partial(_check_input, hooks, name)
+            hooks.enter_context(module.register_forward_pre_hook(check_input, with_kwargs=True))
+            hooks.enter_context(module.register_forward_hook(partial(_check_output, name)))
+            for key, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad:
+                    hooks.enter_context(parameter.register_hook(partial(_refuse, name, module, f"gradient of {key}")))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _watch_input(name: str, handles: list[RemovableHandle]) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        def watched(tensor: Tensor) -> Tensor:
-            _refuse(name, module, "input", tensor)
-            if not (tensor.requires_grad and torch.is_grad_enabled()):
-                return tensor
-            own = tensor.view_as(tensor)  # its gradient comes from this module, not from all users
-            handles.append(own.register_hook(_watch_gradient(name, module, "gradient")))
-            return own
+def _check_input(
+    hooks: ExitStack, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    def watched(tensor: Tensor) -> Tensor:
+        _refuse(name, module, "input", tensor)
+        if not (tensor.requires_grad and torch.is_grad_enabled()):
+            return tensor
+        own = tensor.view_as(tensor)  # its gradient comes from this module, not from all users
+        hooks.enter_context(own.register_hook(partial(_refuse, name, module, "gradient")))
+        return own
 
-        return tree_map_only(Tensor, watched, (args, kwargs))
-
-    return hook
-
-
-def _watch_output(name: str) -> Any:
-    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        tree_map_only(Tensor, lambda tensor: _refuse(name, module, "output", tensor), output)
-
-    return hook
+    return tree_map_only(Tensor, watched, (args, kwargs))
 
 
-def _watch_gradient(name: str, module: nn.Module, where: str) -> Any:
-    return lambda gradient: _refuse(name, module, where, gradient)
+def _check_output(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    tree_map_only(Tensor, partial(_refuse, name, module, "output"), output)
 
 
 def _refuse(name: str, module: nn.Module, where: str, tensor: Tensor) -> None:

@@ -1,5 +1,6 @@
 """The blocks of a backbone in the order of their calls, to pool features before the last layer."""
 
+from contextlib import ExitStack
 from typing import Any
 
 from torch import Tensor, nn
@@ -40,15 +41,11 @@ def _shapes_of_blocks(backbone: Backbone, x: Tensor) -> dict[str, tuple[int, ...
             found.pop(name, None)
             found[name] = tuple(output.shape)
 
-    handles = [
-        module.register_forward_hook(lambda _, __, output, name=name: record(name, output))
-        for name, module in _blocks(backbone.body)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in _blocks(backbone.body):
+            hook = module.register_forward_hook(lambda _, __, output, name=name: record(name, output))
+            hooks.enter_context(hook)
         record("", backbone(x))
-    finally:
-        for handle in handles:
-            handle.remove()
     return found
 
 

@@ -3,8 +3,9 @@
 import copy
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -108,22 +109,18 @@ def observe(model: nn.Module, image: tuple[int, ...], *, values: bool = True) ->
 def _observe(model: nn.Module, x: Tensor) -> Observation:
     seen = Observation(values=not x.is_meta)
 
-    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            seen.called.add(name)
-            taken, given = (_first_tensor(value) for value in (inputs, output))
-            if taken is not None and taken.ndim == 4 and given is not None and given.ndim in (3, 4):
-                leaf = next(module.children(), None) is None
-                seen.calls.append(Call(name, leaf, tuple(taken.shape), tuple(given.shape)))
+    def watch(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        seen.called.add(name)
+        taken, given = (_first_tensor(value) for value in (inputs, output))
+        if taken is not None and taken.ndim == 4 and given is not None and given.ndim in (3, 4):
+            leaf = next(module.children(), None) is None
+            seen.calls.append(Call(name, leaf, tuple(taken.shape), tuple(given.shape)))
 
-        return hook
-
-    handles = [module.register_forward_hook(watch(name)) for name, module in model.named_modules() if name]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name:
+                hooks.enter_context(module.register_forward_hook(partial(watch, name)))
         output = model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
     tensors = output if isinstance(output, tuple) else (output,)
     if not all(isinstance(t, Tensor) for t in tensors):
         raise WrongTypeError(f"a backbone must give feature tensors; got {type(output).__name__}")

@@ -1,7 +1,7 @@
 """How a pre-trained backbone expects its images, according to its own library."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -32,14 +32,6 @@ class InputSettings:
     mean: Color = IMAGENET_MEAN
     std: Color = IMAGENET_STD
     interpolation: Interpolation = "bilinear"
-
-    def at_size(self, size: int) -> "InputSettings":
-        """The same settings for another input size, with the same fraction of the image in the crop.
-
-        >>> InputSettings(size=224, resize=256).at_size(320).resize
-        366
-        """
-        return replace(self, size=size, resize=round(size * self.resize / self.size))
 
     def as_timm(self) -> dict[str, Any]:
         """The same settings as timm's models have them in `pretrained_cfg`.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.data import Images, Paths
+from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.diagnostics import Spectra, pool_spectra
 from covpool.engine import infer, select_rows
@@ -28,9 +28,8 @@ def sample_spectra(checkpoint: LoadedCheckpoint, recipe: Recipe, images: Images,
     network = checkpoint.network
     count = min(len(images), SAMPLE if network.pool.channels[0] <= LARGE else LARGE_SAMPLE)
     numbers = torch.linspace(0, len(images) - 1, count).long().tolist()
-    chosen = Images(Paths(images.paths[i] for i in numbers), [images.targets[i] for i in numbers], images.classes)
     data = recipe.data.changed(broken="skip", cache="none", workers=0)
-    batches = EvalBatches(chosen, checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device)
+    batches = EvalBatches(images.select(numbers), checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device)
 
     def forward(x: Tensor) -> Spectra:
         features = network.forward_features(x)

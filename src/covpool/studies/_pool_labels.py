@@ -5,7 +5,7 @@ from typing import Any
 from covpool._check import did_you_mean
 from covpool._errors import CovpoolError
 from covpool._settings import Text
-from covpool.pools import list_pools
+from covpool.pools import list_pools, pool_info
 
 
 def split_label(label: str, setting: str) -> tuple[str, dict[str, Any]]:
@@ -33,3 +33,14 @@ def split_label(label: str, setting: str) -> tuple[str, dict[str, Any]]:
             )
         options[key] = Text(value).as_toml()
     return name, options
+
+
+def pca_options(pool: str, channels: int, width: int) -> dict[str, Any]:
+    """Return the options of the PCA before a pool: pools of first order, and few channels, have none.
+
+    >>> pca_options("isqrt", 1280, 256), pca_options("avg", 1280, 256)
+    ({'reduce_to': 256, 'reduce_kind': 'linear'}, {'reduce_to': None})
+    """
+    if pool_info(pool).order == "1" or channels <= width:
+        return {"reduce_to": None}
+    return {"reduce_to": width, "reduce_kind": "linear"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from covpool._errors import CovpoolError
-from covpool.data._images import Images, Paths
+from covpool.data._images import Images
 from covpool.data.sets._layout import Subsets
 
 FRACTION = 0.2  # of the images of a class, to test on
@@ -45,15 +45,11 @@ def split_at_random(images: Images, root: Path, split: RandomSplit) -> Subsets:
         tested |= set(sorted(members, key=lambda i: _rank(images.paths[i], root, split.seed))[:count])
     every = range(len(images))
     return {
-        "train": _select(images, [i for i in every if i not in tested]),
-        "test": _select(images, [i for i in every if i in tested]),
+        "train": images.select([i for i in every if i not in tested]),
+        "test": images.select([i for i in every if i in tested]),
     }
 
 
 def _rank(path: Path, root: Path, seed: int) -> bytes:
     name = os.fsencode(path.relative_to(root).as_posix())
     return hashlib.sha256(b"%d/%s" % (seed, name)).digest()
-
-
-def _select(images: Images, chosen: list[int]) -> Images:
-    return Images(Paths(images.paths[i] for i in chosen), [images.targets[i] for i in chosen], images.classes)

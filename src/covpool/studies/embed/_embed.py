@@ -55,8 +55,7 @@ def embed(
         return embedder.embed(batches(images, embedder.augment, "vectors"), len(images))
 
     if isinstance(model, FrozenBackbone):
-        rows = spread(len(images))
-        first = Images([images.paths[i] for i in rows], [images.targets[i] for i in rows], images.classes)
+        first = images.select(spread(len(images)))
         started = start_embedder(
             model, lambda augment: batches(first, augment, "feature maps"), device=device, unit_length=unit_length
         )

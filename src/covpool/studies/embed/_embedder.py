@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from covpool._errors import CovpoolError
 from covpool._settings import Options, Settings
-from covpool.data import ResolvedAugment
+from covpool.data import Augment, ResolvedAugment
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
@@ -21,6 +21,7 @@ from covpool.pools import pool_info
 from covpool.recipe import set_value
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
+from covpool.studies._pool_labels import pca_options
 
 START_IMAGES = 2000  # most images that a pool starts from
 
@@ -148,11 +149,8 @@ def start_embedder(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # weights that stay random are the same every time
         network = _build(settings).to(device).eval()
-    found = input_settings(settings.backbone, settings.weights or None)
-    found = found.at_size(settings.size) if settings.size else found
-    augment = ResolvedAugment(
-        size=found.size, resize=(found.resize,), mean=found.mean, std=found.std, interpolation=found.interpolation
-    )
+    inputs = input_settings(settings.backbone, settings.weights or None)
+    augment = Augment(size=settings.size or None).resolved(inputs)
     kept = [(one.outputs[0].cpu(), one.batch.index) for one in infer(network.features, _readable(batches(augment)))]
     if not kept:
         raise CovpoolError("none of the images can be read")
@@ -189,17 +187,15 @@ def _build(settings: FrozenBackbone) -> Network:
         weights=settings.weights or None,
     )
     assert isinstance(features, Backbone)
-    reduced = pool_info(settings.pool).order != "1" and features.channels[0] > settings.width
-    reduce_to = settings.width if reduced else None
-    options: dict[str, Any] = {"layout": features.layout, **settings.pool_options}
-    options |= {"reduce_kind": "linear"} if reduced else {}
-    pool, classifier = make_head(settings.pool, features.channels, 1, reduce_to=reduce_to, **options)
+    options = {"layout": features.layout, **settings.pool_options}
+    options |= pca_options(settings.pool, features.channels[0], settings.width)
+    pool, classifier = make_head(settings.pool, features.channels, 1, **options)
     architecture = AttachedArchitecture(
         backbone=settings.backbone,
         pool=settings.pool,
         num_classes=1,
         keep_last_stride=True,
-        reduce_to=reduce_to,
+        reduce_to=options.pop("reduce_to"),
         pool_options=options,
     )
     return Network(features, pool, classifier, architecture=architecture)

@@ -2,7 +2,7 @@
 
 from covpool.studies.fit._choice import Candidate as Candidate
 from covpool.studies.fit._choice import Trial as Trial
-from covpool.studies.fit._fit import FitResult as FitResult
+from covpool.studies.fit._files import FitResult as FitResult
 from covpool.studies.fit._fit import fit as fit
 from covpool.studies.fit._fit import run_fit as run_fit
 from covpool.studies.fit._settings import Fit as Fit

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from covpool._progress import OnProgress
-from covpool.data import Images, Paths
+from covpool.data import Images, ResolvedAugment
 from covpool.engine.classifiers import CrossValidated, fit_cross_validated
 from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
@@ -32,6 +32,7 @@ class FittedPool:
     pool: Pool
     chosen: CrossValidated
     trial: Trial
+    augment: ResolvedAugment
 
 
 class Comparison:
@@ -107,7 +108,7 @@ class Comparison:
             chosen.accuracies,
             time.perf_counter() - begin,
         )
-        return FittedPool(spec, tap, pool, chosen, trial)
+        return FittedPool(spec, tap, pool, chosen, trial, self.backbone.augment(candidate.size))
 
     def _images_to_compare(self, candidates: int) -> Images:
         """The training images that candidates are compared on; all of them if there is one candidate."""
@@ -144,8 +145,7 @@ def _sample(images: Images, count: int, seed: int) -> Images:
         members = (targets == target).nonzero().flatten()
         wanted = max(2, round(count * len(members) / len(images)))
         chosen += members[torch.randperm(len(members), generator=generator)[:wanted]].tolist()
-    chosen.sort()
-    return Images(Paths(images.paths[i] for i in chosen), [images.targets[i] for i in chosen], images.classes)
+    return images.select(sorted(chosen))
 
 
 def _balanced(targets: Tensor, classes: int) -> Tensor:

@@ -1,7 +1,7 @@
 """The frozen backbone of a fit: its taps, its image sizes, and the feature maps of the training images."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
-from covpool.data import Images, ResolvedAugment
+from covpool.data import Augment, Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, input_settings, make_features, previous_block
@@ -66,14 +66,7 @@ class TappedBackbone:
 
     def augment(self, size: int) -> ResolvedAugment:
         """How test images become inputs of this size."""
-        found = self.inputs if size == self.inputs.size else self.inputs.at_size(size)
-        return ResolvedAugment(
-            size=found.size,
-            resize=(found.resize,),
-            mean=found.mean,
-            std=found.std,
-            interpolation=found.interpolation,
-        )
+        return Augment(size=size).resolved(self.inputs)
 
     def compute(
         self, images: Images, size: int, taps: Sequence[Tap], on_progress: OnProgress
@@ -202,19 +195,15 @@ def _recorded(
     recorded: dict[str, list[Tensor]] = {level: [] for level in levels}
     drop = backbone.prefix if not backbone.keep_prefix else 0
 
-    def make_hook(level: str) -> Callable[[nn.Module, object, Tensor], None]:
-        def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-            kept = output[:, drop:] if drop else output
-            recorded[level].append(kept.detach().to(keep_on, dtype, copy=True))  # later layers may work in place
+    def record(level: str, module: nn.Module, inputs: object, output: Tensor) -> None:
+        kept = output[:, drop:] if drop else output
+        recorded[level].append(kept.detach().to(keep_on, dtype, copy=True))  # later layers may work in place
 
-        return hook
-
-    handles = [backbone.body.get_submodule(level).register_forward_hook(make_hook(level)) for level in levels]
-    try:
+    with ExitStack() as hooks:
+        for level in levels:
+            module = backbone.body.get_submodule(level)
+            hooks.enter_context(module.register_forward_hook(partial(record, level)))
         yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _joined(batches: list[Tensor], views: int, targets: Tensor) -> Maps:

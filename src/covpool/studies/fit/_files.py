@@ -9,10 +9,9 @@ from torch import Tensor
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool.data import ResolvedAugment
 from covpool.data.pipeline import data_split, preprocessing
 from covpool.data.sets import Splits
-from covpool.engine.evaluation import SCORES_FILE, Evaluation, SavedScores, save_scores
+from covpool.engine.evaluation import SCORES_FILE, Evaluation, Interval, SavedScores, save_scores
 from covpool.engine.training import BEST_CHECKPOINT
 from covpool.io import EvaluationSettings, TrainingRecord
 from covpool.models import Network
@@ -23,22 +22,36 @@ from covpool.studies.fit._settings import Fit
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a fit found.
+class FitResult:
+    """The result of a fit.
 
     Attributes:
-        network: The fitted network.
-        augment: How images become its inputs.
-        fitted: The chosen pool and its classifier.
-        trials: The cross-validation of every candidate.
+        network: The network, in evaluation mode.
+        checkpoint: Its checkpoint.
+        evaluation: Accuracy on the test set, with intervals, the confusion matrix and the accuracy of every class.
+        table: The cross-validation of every candidate.
+        chosen: The candidate that was chosen.
+        notes: What was done, in sentences.
         seconds: Time of the fit.
     """
 
     network: Network
-    augment: ResolvedAugment
-    fitted: FittedPool
-    trials: tuple[Trial, ...]
+    checkpoint: Path
+    evaluation: Evaluation
+    table: tuple[Trial, ...]
+    chosen: Trial
+    notes: tuple[str, ...]
     seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy on the test set."""
+        return self.evaluation.accuracy["top1"]
+
+    @property
+    def interval(self) -> Interval:
+        """95 % interval of the accuracy (Wilson's)."""
+        return self.evaluation.interval["top1"]
 
 
 def check_folder(folder: Path) -> None:
@@ -52,50 +65,50 @@ def check_folder(folder: Path) -> None:
 
 
 def save_fit(
-    settings: Fit, splits: Splits, outcome: Outcome, scores: tuple[Tensor, Tensor], evaluation: Evaluation
-) -> Path:
-    """Write the checkpoint and the test scores; returns the path of the checkpoint.
+    result: FitResult, settings: Fit, splits: Splits, fitted: FittedPool, scores: tuple[Tensor, Tensor]
+) -> None:
+    """Write the checkpoint and the test scores.
 
     Args:
+        result: The network, and how it was found.
         settings: The settings of the fit.
         splits: The data.
-        outcome: The network and how it was found.
+        fitted: The chosen pool and its classifier.
         scores: Logits and targets of the test set.
-        evaluation: The accuracy on the test set.
     """
-    recipe = equivalent_recipe(settings, outcome)
+    recipe = equivalent_recipe(settings, fitted)
     data = data_split(settings.data, splits)
+    metrics: dict[str, float | None] = dict(result.evaluation.accuracy)
     notes: dict[str, Any] = {
         "fit": settings.model_dump(mode="json"),
-        "table": [trial.as_json() for trial in outcome.trials],
-        "chosen": outcome.fitted.trial.as_json(),
-        "seconds": outcome.seconds,
+        "table": [trial.as_json() for trial in result.table],
+        "chosen": result.chosen.as_json(),
+        "seconds": result.seconds,
     }
-    path = settings.folder / BEST_CHECKPOINT
+    path = result.checkpoint
     path.parent.mkdir(parents=True, exist_ok=True)
     covpool.save(
-        outcome.network,
+        result.network,
         path,
         class_names=splits.train.classes,
-        preprocessing=preprocessing(outcome.augment),
+        preprocessing=preprocessing(fitted.augment),
         evaluation=EvaluationSettings(),
         data=data,
-        training=TrainingRecord(recipe=recipe.model_dump(mode="json"), metrics=dict(evaluation.accuracy), notes=notes),
+        training=TrainingRecord(recipe=recipe.model_dump(mode="json"), metrics=metrics, notes=notes),
     )
     save_scores(path.with_name(SCORES_FILE), SavedScores(*scores), path, recipe, data.fingerprints["test"])
-    return path
 
 
-def equivalent_recipe(settings: Fit, outcome: Outcome) -> Recipe:
+def equivalent_recipe(settings: Fit, fitted: FittedPool) -> Recipe:
     """The recipe that describes the data and the network of a fit; its settings of training are not used."""
-    spec, level = outcome.fitted.spec, outcome.fitted.tap.level
+    spec, level = fitted.spec, fitted.tap.level
     options = {key: "none" if value is None else value for key, value in spec.options.items()}
     return Recipe().changed(
         name=settings.folder.name,
         about="A linear classifier on frozen features, fitted by `covpool fit`.",
         seed=settings.seed,
         data=settings.data,
-        augment=outcome.augment,
+        augment=fitted.augment,
         model={
             "backbone": settings.backbone,
             "backbone_options": settings.backbone_options,

@@ -3,8 +3,6 @@
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,51 +11,13 @@ from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, discard
 from covpool.data import Images
 from covpool.data.sets import open_data
-from covpool.engine.evaluation import Evaluation, Interval, summarize_scores
-from covpool.models import Network
-from covpool.studies.fit._choice import Trial
+from covpool.engine.evaluation import summarize_scores
+from covpool.engine.training import BEST_CHECKPOINT
 from covpool.studies.fit._compare import Comparison, OnNote
 from covpool.studies.fit._features import TappedBackbone
-from covpool.studies.fit._files import Outcome, check_folder, save_fit
+from covpool.studies.fit._files import FitResult, check_folder, save_fit
 from covpool.studies.fit._network import build_network, score_test_set
 from covpool.studies.fit._settings import Fit
-
-
-def ignore_note(note: str) -> None:
-    """Discard notes."""
-
-
-@dataclass(frozen=True, eq=False)
-class FitResult:
-    """The result of a fit.
-
-    Attributes:
-        network: The network, in evaluation mode.
-        checkpoint: Its checkpoint.
-        evaluation: Accuracy on the test set, with intervals, the confusion matrix and the accuracy of every class.
-        table: The cross-validation of every candidate.
-        chosen: The candidate that was chosen.
-        notes: What was done, in sentences.
-        seconds: Time of the fit.
-    """
-
-    network: Network
-    checkpoint: Path
-    evaluation: Evaluation
-    table: tuple[Trial, ...]
-    chosen: Trial
-    notes: tuple[str, ...]
-    seconds: float
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy on the test set."""
-        return self.evaluation.accuracy["top1"]
-
-    @property
-    def interval(self) -> Interval:
-        """95 % interval of the accuracy (Wilson's)."""
-        return self.evaluation.interval["top1"]
 
 
 def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = discard, **settings: Any) -> FitResult:
@@ -81,7 +41,7 @@ def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = discard, **
     return run_fit(Fit(**settings), on_progress=on_progress)
 
 
-def run_fit(settings: Fit, *, on_progress: OnProgress = discard, on_note: OnNote = ignore_note) -> FitResult:
+def run_fit(settings: Fit, *, on_progress: OnProgress = discard, on_note: OnNote = lambda note: None) -> FitResult:
     """Fit as the settings say; see `fit`.
 
     Args:
@@ -98,14 +58,18 @@ def run_fit(settings: Fit, *, on_progress: OnProgress = discard, on_note: OnNote
     comparison = Comparison(settings, backbone, splits.train, on_progress, on_note)
     fitted = comparison.run()
     network = build_network(settings, backbone.features, fitted, len(splits.train.classes))
-    augment = backbone.augment(fitted.trial.candidate.size)
-    scores = score_test_set(network.to(backbone.device), splits.test, augment, settings, on_progress)
-    evaluation = summarize_scores(*scores, splits.test.classes)
-    seconds = time.perf_counter() - begin
-    outcome = Outcome(network.cpu(), augment, fitted, tuple(comparison.trials), seconds)
-    checkpoint = save_fit(settings, splits, outcome, scores, evaluation)
-    notes = tuple(comparison.notes)
-    return FitResult(network, checkpoint, evaluation, outcome.trials, fitted.trial, notes, seconds)
+    scores = score_test_set(network.to(backbone.device), splits.test, fitted.augment, settings, on_progress)
+    result = FitResult(
+        network=network.cpu(),
+        checkpoint=settings.folder / BEST_CHECKPOINT,
+        evaluation=summarize_scores(*scores, splits.test.classes),
+        table=tuple(comparison.trials),
+        chosen=fitted.trial,
+        notes=tuple(comparison.notes),
+        seconds=time.perf_counter() - begin,
+    )
+    save_fit(result, settings, splits, fitted, scores)
+    return result
 
 
 def _resolved(settings: Fit) -> Fit:

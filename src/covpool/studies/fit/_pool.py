@@ -6,7 +6,7 @@ from typing import Any
 from covpool._errors import CovpoolError
 from covpool.models import make_head
 from covpool.pools import Layout, Pool, pool_info
-from covpool.studies._pool_labels import split_label
+from covpool.studies._pool_labels import pca_options, split_label
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,7 @@ class PoolSpec:
         {'reduce_to': 256, 'reduce_kind': 'linear', 'iterations': 3}
         """
         name, options = split_label(label, "pool")
-        reduced = pool_info(name).order != "1" and channels > width
-        reduction = {"reduce_to": width, "reduce_kind": "linear"} if reduced else {"reduce_to": None}
-        return PoolSpec(name, {**reduction, **options})
+        return PoolSpec(name, {**pca_options(name, channels, width), **options})
 
     def make(self, channels: int, layout: Layout, classes: int) -> Pool:
         """Build the pool for features of one backbone."""
