@@ -89,8 +89,7 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         started = self._start(X)
         if len(X) > START_IMAGES:
             return self._embed(X)
-        found: Features = started.vectors().values.numpy()
-        return found
+        return started.vectors().values.numpy()
 
     def transform(self, X: Sequence[Item]) -> Features:  # noqa: N803 - (n, d)
         """Turn images into vectors."""
@@ -122,8 +121,7 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _embed(self, items: Sequence[Item]) -> Features:
         _check_items(items)
         embedder = Embedder(self.network_.to(self._device()), self._augment, self.normalize)
-        found: Features = embedder.embed(self._batches(items, self._augment), len(items)).values.numpy()
-        return found
+        return embedder.embed(self._batches(items, self._augment), len(items)).values.numpy()
 
     def _batches(self, items: Sequence[Item], augment: ResolvedAugment) -> Iterator[Batch]:
         check_positive_int("batch_size", self.batch_size)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from covpool.blocks.se import reduced_width
+from covpool.blocks.se import gate_layers
 
 MOMENTUM = 0.01  # of the batch norm of the spatial gate, as released
 
@@ -18,12 +18,7 @@ class ChannelAttention(nn.Module):
 
     def __init__(self, channels: int, *, reduction: int = 16) -> None:
         super().__init__()
-        hidden = reduced_width(channels, reduction)
-        self.fc1 = nn.Conv2d(channels, hidden, 1)
-        self.fc2 = nn.Conv2d(hidden, channels, 1)
-        for layer in (self.fc1, self.fc2):
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
+        self.fc1, self.fc2 = gate_layers(channels, reduction)
 
     def forward(self, x: Tensor) -> Tensor:
         mean, peak = x.mean((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)

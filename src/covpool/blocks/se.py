@@ -25,22 +25,23 @@ class SqueezeExcitation(nn.Module):
 
     def __init__(self, channels: int, *, reduction: int = 16) -> None:
         super().__init__()
-        hidden = reduced_width(channels, reduction)
-        self.fc1 = nn.Conv2d(channels, hidden, 1)
-        self.fc2 = nn.Conv2d(hidden, channels, 1)
+        self.fc1, self.fc2 = gate_layers(channels, reduction)
         for layer in (self.fc1, self.fc2):
-            assert layer.bias is not None
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.fc2(self.fc1(x.mean((2, 3), keepdim=True)).relu())
         return x * scores.sigmoid()
 
 
-def reduced_width(channels: int, reduction: int) -> int:
-    """channels // reduction, which must leave at least one channel."""
+def gate_layers(channels: int, reduction: int) -> list[nn.Conv2d]:
+    """Return 1x1 convolutions to channels // reduction channels and back, with biases of zero."""
     check_positive_int("reduction", reduction)
     if reduction > channels:
         raise CovpoolError(f"`reduction` must be at most the number of channels, {channels}; got {reduction}")
-    return channels // reduction
+    hidden = channels // reduction
+    layers = [nn.Conv2d(channels, hidden, 1), nn.Conv2d(hidden, channels, 1)]
+    for layer in layers:
+        assert layer.bias is not None
+        nn.init.zeros_(layer.bias)
+    return layers

@@ -152,8 +152,7 @@ def _write_onnx(program: ExportedProgram, path: Path, extra: str) -> Callable[[T
 
 def _write_pt2(program: ExportedProgram, path: Path, extra: str) -> Callable[[Tensor], Tensor]:
     torch.export.save(program, path, extra_files={"covpool.json": extra})
-    run: Callable[[Tensor], Tensor] = torch.export.load(path).module()
-    return run
+    return torch.export.load(path).module()
 
 
 def _compare(model: nn.Module, run: Callable[[Tensor], Tensor], sizes: Sequence[int], channels: int) -> float:

@@ -56,19 +56,16 @@ class Network(nn.Module):
 
     def forward_features(self, x: Tensor) -> Features:
         """The feature map or tokens of the backbone; a tuple of them where the pool takes several."""
-        features: Features = self.features(x)
-        return features
+        return self.features(x)
 
     def forward_pool(self, features: Features) -> Tensor:  # -> (b, pool.out_features)
         """The representation, which is also the input of a linear SVM."""
-        pooled: Tensor = self.pool(*features) if isinstance(features, tuple) else self.pool(features)
-        return pooled
+        return self.pool(*features) if isinstance(features, tuple) else self.pool(features)
 
     def forward_head(self, z: Tensor) -> Tensor:  # (b, pool.out_features) -> (b, num_classes)
         """The logits, in the dtype of the classifier: the pool of a half-precision network gives float32."""
         parameter = next(self.classifier.parameters(), None)
-        logits: Tensor = self.classifier(z if parameter is None else z.to(parameter.dtype))
-        return logits
+        return self.classifier(z if parameter is None else z.to(parameter.dtype))
 
     @property
     def num_classes(self) -> int:

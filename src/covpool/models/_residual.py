@@ -45,8 +45,7 @@ class ResidualBlock(nn.Module):
             y = getattr(self, name)(y)
         shortcut = x if self.downsample is None else self.downsample(x)
         y = shortcut + y if self.merge is None else self.merge(shortcut, y)
-        activated: Tensor = getattr(self, self.activation)(y)
-        return activated
+        return getattr(self, self.activation)(y)
 
     @property
     def channels(self) -> int:

@@ -81,5 +81,4 @@ class NewtonSchulzPair(Differentiable):
 
 def newton_schulz_pair(a: Tensor, h: Tensor, iterations: int, output: Output) -> tuple[Tensor, Tensor]:
     """F(A) and its derivative in the direction H, differentiable to any order."""
-    f, df = NewtonSchulzPair.call(a, h, iterations, output)
-    return f, df
+    return NewtonSchulzPair.call(a, h, iterations, output)

@@ -39,8 +39,7 @@ def spd_inverse(a: Tensor) -> tuple[Tensor, Tensor]:  # (..., r, r) -> (..., r, 
     """a^-1 and log det a by Cholesky factors, without synchronizing the device; a must be positive definite."""
     if exporting():
         return _compute(a)
-    inverse, log_determinant = _SpdInverse.call(a)
-    return inverse, log_determinant
+    return _SpdInverse.call(a)
 
 
 def _compute(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -163,8 +163,7 @@ class _Once(Differentiable):
 
 def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
     """Mark a first derivative so that a second one, in a or alpha, raises an error."""
-    marked: Tensor = _Once.call(derivative, a, alpha)
-    return marked
+    return _Once.call(derivative, a, alpha)
 
 
 def _refuse_second_derivative() -> None:

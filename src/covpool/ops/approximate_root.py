@@ -39,8 +39,7 @@ def approximate_root(
     s = symmetrize(a)
     if backward == "autograd" or exporting():
         return _scaled(s, approximant)
-    z: Tensor = KnownRoot.call(s, _scaled(s.detach(), approximant), _solve, steps if backward == "iterative" else None)
-    return z
+    return KnownRoot.call(s, _scaled(s.detach(), approximant), _solve, steps if backward == "iterative" else None)
 
 
 def _scaled(s: Tensor, approximant: Callable[[Tensor], Tensor]) -> Tensor:

@@ -54,8 +54,7 @@ def clip_eigh(
     clipped = eigenvalues.clamp(low, high)
     value = compose(u, clipped.log() if log else clipped)
     derivative = partial(_derivative, low=low, high=high, log=log)
-    z: Tensor = ByDecomposition.call(s, value, eigenvalues, u, None, derivative)
-    return z
+    return ByDecomposition.call(s, value, eigenvalues, u, None, derivative)
 
 
 def check_bounds(low: float, high: float) -> None:

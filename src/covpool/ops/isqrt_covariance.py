@@ -127,8 +127,7 @@ def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
     computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
-    z: Tensor = ByKernels.call(x, w, *computed, *options)
-    return z
+    return ByKernels.call(x, w, *computed, *options)
 
 
 def _check_weights(weights: Tensor | None, form: str) -> None:

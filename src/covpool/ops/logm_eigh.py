@@ -52,5 +52,4 @@ def logm_eigh(
     if null_gradient == "released":  # this changes only the derivative; the value comes from the decomposition
         onto_range = compose(u, (eigenvalues > round_off).to(a.dtype))
         a = product(product(onto_range, a), onto_range)
-    z: Tensor = SpectralFunction.call(a, None, eigenvalues + eps, u, "log")
-    return z
+    return SpectralFunction.call(a, None, eigenvalues + eps, u, "log")

@@ -46,8 +46,7 @@ class _Lyapunov(Differentiable):
         right = torch.zeros_like(x) if dq is None else dq
         if da is not None:
             right = right - (da @ x + x @ da)
-        z: Tensor = _Lyapunov.call(a, right)
-        return z
+        return _Lyapunov.call(a, right)
 
 
 @full_precision
@@ -76,8 +75,7 @@ def lyapunov_solve(
             [0.2500, 0.1667]])
     """
     a, q = check_equation(a, q)
-    x: Tensor = _Lyapunov.call(a, q)
-    return x
+    return _Lyapunov.call(a, q)
 
 
 def check_equation(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:

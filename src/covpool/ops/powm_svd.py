@@ -45,8 +45,7 @@ def powm_svd(
     s = torch.where(s <= eps_of(s[..., :1]) * a.shape[-1], 0, s)
     s = torch.where(finite.squeeze(-1), s, torch.nan)
     value = (u * (s**alpha).unsqueeze(-2)) @ vh
-    z: Tensor = ByDecomposition.call(a, value, s, u, vh, partial(_derivative, alpha=alpha))
-    return z
+    return ByDecomposition.call(a, value, s, u, vh, partial(_derivative, alpha=alpha))
 
 
 def _derivative(h: Tensor, s: Tensor, u: Tensor, vh: Tensor, *, alpha: float) -> Tensor:

@@ -45,5 +45,4 @@ def product(
     """
     if exporting():
         return x @ y
-    z: Tensor = _Product.call(x, y)
-    return z
+    return _Product.call(x, y)

@@ -116,5 +116,4 @@ class IsqrtLiteral(torch.autograd.Function):
 
 def isqrt_literal(x: Tensor, iterations: int = 5) -> Tensor:
     """iSQRT-COV of features (b, n, c) exactly as printed in the paper."""
-    z: Tensor = IsqrtLiteral.apply(x, iterations)
-    return z
+    return IsqrtLiteral.apply(x, iterations)

@@ -81,8 +81,7 @@ def signed_power(
         return (z.relu() + BCNN_TORCH_EPS) ** rho - ((-z).relu() + BCNN_TORCH_EPS) ** rho
     if gradient == "fast_mpn":
         return z.sign() * (z.abs() + FAST_MPN_EPS) ** rho
-    y: Tensor = _SignedPower.call(z, rho, gradient)
-    return y
+    return _SignedPower.call(z, rho, gradient)
 
 
 @full_precision

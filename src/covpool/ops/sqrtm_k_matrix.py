@@ -56,5 +56,4 @@ def sqrtm_k_matrix(
     eigenvalues, u = eigh(s.detach())
     null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
     roots = torch.where(null, 0, eigenvalues).sqrt()
-    z: Tensor = ByDecomposition.call(s, compose(u, roots), roots, u, None, _derivative)
-    return z
+    return ByDecomposition.call(s, compose(u, roots), roots, u, None, _derivative)

@@ -74,8 +74,7 @@ def sqrtm_lyapunov(
     if forward == "eigh" and steps is None:
         return powm_eigh(a, 0.5)
     s = symmetrize(a)
-    z: Tensor = KnownRoot.call(s, _value(s.detach(), forward, iterations), _solve, steps)
-    return z
+    return KnownRoot.call(s, _value(s.detach(), forward, iterations), _solve, steps)
 
 
 def _value(s: Tensor, forward: Forward, iterations: int) -> Tensor:

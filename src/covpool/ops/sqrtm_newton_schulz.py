@@ -100,8 +100,7 @@ class _RootByKernels(Differentiable):
     def forward(a: Tensor, iterations: int, postcomp: bool, precision: Precision) -> Tensor:
         from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
 
-        z: Tensor = sqrtm.forward(a, iterations, postcomp, precision)
-        return z
+        return sqrtm.forward(a, iterations, postcomp, precision)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

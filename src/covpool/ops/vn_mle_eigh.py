@@ -47,8 +47,7 @@ def vn_mle_eigh(
     eigenvalues, u = eigh(a.detach())
     eigenvalues = torch.where(eigenvalues <= null_threshold(eigenvalues, eps, a.shape[-1]), 0, eigenvalues)
     weight = torch.full((), gamma, dtype=a.dtype, device=a.device)
-    z: Tensor = SpectralFunction.call(a, weight, eigenvalues, u, "vn_mle")
-    return z
+    return SpectralFunction.call(a, weight, eigenvalues, u, "vn_mle")
 
 
 def check_gamma(gamma: float) -> None:

@@ -60,8 +60,7 @@ class FactorizedBilinearPool(Pool):
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x, w = keep_positions(x.to(self.layer.weight.dtype), mask, weights)
-        scores: Tensor = self.layer(x.mT, w)
-        return scores
+        return self.layer(x.mT, w)
 
 
 def _moments(x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:

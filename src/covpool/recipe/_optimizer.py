@@ -58,5 +58,4 @@ def _build(groups: list[dict[str, Any]], settings: Optimizer) -> "torch.optim.Op
     names = library.list_optimizers()
     if settings.name not in names:
         raise CovpoolError(f"timm has no optimizer {settings.name!r}{did_you_mean(settings.name, names)}")
-    made: torch.optim.Optimizer = library.create_optimizer_v2(groups, opt=settings.name, **shared, **settings.options)
-    return made
+    return library.create_optimizer_v2(groups, opt=settings.name, **shared, **settings.options)

@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import dataclass
+from statistics import median_high
 
 from covpool._settings import Settings
 from covpool.engine.evaluation import Evaluation
@@ -31,7 +32,7 @@ def headline(history: History, evaluation: Evaluation | None) -> list[Fact]:
         facts = [Fact(f"{name}, last logged", percent(top1)) for name, top1 in logged.items() if top1 is not None]
     speed = history.of_steps("images_per_s", "").y
     if speed:
-        facts.append(Fact("training images per second", f"{_median(speed):,.0f}", "median of the log"))
+        facts.append(Fact("training images per second", f"{median_high(speed):,.0f}", "median of the log"))
     seconds = training_seconds(history)
     if seconds:
         facts.append(Fact("training time", duration(seconds), f"{len(history.epochs)} epochs"))
@@ -93,7 +94,7 @@ def timings(history: History) -> list[Fact]:
     for key, name in (("images_per_s", "overall"), ("compute_images_per_s", "without waiting for images")):
         speed = history.of_steps(key, "").y
         if speed:
-            facts.append(Fact(f"images per second, {name}", f"{_median(speed):,.0f}", "median of the log"))
+            facts.append(Fact(f"images per second, {name}", f"{median_high(speed):,.0f}", "median of the log"))
     return facts
 
 
@@ -182,7 +183,3 @@ def setting_in_words(value: object) -> str:
     if isinstance(value, Settings):
         return ", ".join(f"{key}={setting_in_words(v)}" for key, v in value if v is not None)
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]

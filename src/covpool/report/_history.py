@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from covpool.engine.training import LOG_FILE, read_log
@@ -28,7 +29,7 @@ class Series:
         if group <= 1:
             return self
         parts = [slice(i, i + group) for i in range(0, len(self.x), group)]
-        return Series(self.label, [_mean(self.x[p]) for p in parts], [_mean(self.y[p]) for p in parts])
+        return Series(self.label, [fmean(self.x[p]) for p in parts], [fmean(self.y[p]) for p in parts])
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,3 @@ class History:
         numbers = [self.epochs[0]["epoch"] - 1, *(e["epoch"] for e in self.epochs)]
         i = min(max(bisect_left(ends, step), 1), len(ends) - 1)
         return float(numbers[i - 1] + (step - ends[i - 1]) / (ends[i] - ends[i - 1]) * (numbers[i] - numbers[i - 1]))
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -152,8 +152,7 @@ def _pair(predictions: Predictions, evaluation: Evaluation, true: int, predicted
 def _surest(predictions: Predictions, numbers: Tensor, label: int) -> list[int]:
     """Sort images by the probability of a class, highest first."""
     probability = predictions.logits[numbers].double().log_softmax(1)[:, label]
-    order: list[int] = numbers[probability.argsort(descending=True, stable=True)].tolist()
-    return order
+    return numbers[probability.argsort(descending=True, stable=True)].tolist()
 
 
 def _example(predictions: Predictions, i: int, true: int, predicted: int) -> ExampleImage:

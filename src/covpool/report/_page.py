@@ -23,5 +23,4 @@ def render_page(template: Path, values: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "duration": duration, "number": number}
-    page: str = environment.get_template(template.name).render(values)
-    return page
+    return environment.get_template(template.name).render(values)
