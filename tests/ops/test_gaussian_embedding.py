@@ -159,12 +159,6 @@ def test_second_derivatives(kind: EmbeddingKind) -> None:
     assert torch.autograd.gradgradcheck(newton_schulz, features(1, 4, 2).requires_grad_())
 
 
-@pytest.mark.parametrize("kind", ["sqrt", "log", "lovric"])
-def test_second_derivatives_through_eigenvectors_are_refused(kind: EmbeddingKind) -> None:
-    with refuses(RuntimeError, "second derivatives"):
-        torch.func.hessian(lambda x: gaussian_embedding(x, kind=kind).sum())(features(1, 4, 2))
-
-
 @every_kind
 def test_mask_equals_slicing(kind: EmbeddingKind) -> None:
     x = features(2, 6, 3)

@@ -109,22 +109,6 @@ class TestReleasedNullGradient:
         assert (found[2] == 0).all() and (found[:, 2] == 0).all() and (exact[2].abs() > 0.1).all()
 
 
-class TestSecondDerivativesAreRefused:
-    def test_reverse_over_reverse(self) -> None:
-        a = A.clone().requires_grad_()
-        (da,) = torch.autograd.grad(logm_eigh(a).sum(), a, create_graph=True)
-        with refuses(RuntimeError, "second derivatives"):
-            da.square().sum().backward()
-
-    def test_forward_over_reverse(self) -> None:
-        with refuses(RuntimeError, "second derivatives"):
-            torch.func.jvp(torch.func.grad(lambda a: logm_eigh(a).sum()), (A,), (A,))
-
-    def test_hessian(self) -> None:
-        with refuses(RuntimeError, "second derivatives"):
-            torch.func.hessian(lambda a: logm_eigh(a).sum())(A)
-
-
 def test_refusals_name_what_came() -> None:
     with refuses(ValueError, "`a`", "(2, 3)"):
         logm_eigh(torch.ones(2, 3))

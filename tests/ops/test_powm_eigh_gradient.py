@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cases import features, hard_matrices
 from covpool.ops import covariance, powm_eigh
-from ops.oracles import assert_gradient, finite_difference, gradient, randn, refuses, relative_error
+from ops.oracles import assert_gradient, finite_difference, gradient, randn, relative_error
 
 ALPHAS = (0.3, 0.5, 0.7, 1.0, 1.3, 2.0)
 A = hard_matrices()["distinct"]
@@ -200,23 +200,3 @@ def test_compiles_with_a_learnable_alpha() -> None:
     expected = powm_eigh(A, plain_alpha)
     torch.testing.assert_close(z, expected)
     torch.testing.assert_close(torch.autograd.grad(z.sum(), alpha), torch.autograd.grad(expected.sum(), plain_alpha))
-
-
-class TestSecondDerivativesAreRefused:
-    @every_normalization
-    def test_reverse_over_reverse(self, normalization: str | None) -> None:
-        x = features(1, 9, 4).requires_grad_()
-        (dx,) = torch.autograd.grad(power(0.5, normalization)(covariance(x)).sum(), x, create_graph=True)
-        with refuses(RuntimeError, "second derivatives", "isqrt_covariance"):
-            dx.square().sum().backward()
-
-    @every_normalization
-    def test_forward_over_reverse(self, normalization: str | None) -> None:
-        loss = torch.func.grad(lambda a: power(0.5, normalization)(a).sum())
-        with refuses(RuntimeError, "second derivatives"):
-            torch.func.jvp(loss, (A,), (A,))
-
-    @every_normalization
-    def test_hessian(self, normalization: str | None) -> None:
-        with refuses(RuntimeError, "second derivatives"):
-            torch.func.hessian(lambda a: power(0.5, normalization)(a).sum())(A)

@@ -3,13 +3,16 @@
 A Function that defines `jvp` cannot be compiled, and one that does not define it has no forward-mode derivative. Each
 Function therefore gets a subclass with `tangent` as its `jvp`, and compilation uses the plain class. `forward` names
 all of its arguments: where no gradient is needed, torch (at least up to 2.11) counts them to decide whether the first
-one is the context.
+one is the context. In forward mode inside forward mode torch loses the outer tangents of saved tensors: it is refused.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from covpool._errors import UnsupportedError
 
 
 class Differentiable(torch.autograd.Function):
@@ -21,7 +24,10 @@ class Differentiable(torch.autograd.Function):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "tangent" in cls.__dict__:
-            members = {"jvp": cls.__dict__["tangent"], "__module__": cls.__module__}
+            members = {
+                "jvp": _refusing_nested_forward_mode(cls.__dict__["tangent"].__func__),
+                "__module__": cls.__module__,
+            }
             cls.with_jvp = type(f"{cls.__name__}WithJvp", (cls,), members)
 
     @classmethod
@@ -35,6 +41,20 @@ class Differentiable(torch.autograd.Function):
         tensors = [value for value in inputs if value is None or isinstance(value, Tensor)]
         ctx.options = inputs[len(tensors) :]
         keep(ctx, *tensors)
+
+
+def _refusing_nested_forward_mode(tangent: Callable[..., Any]) -> Any:
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        functorch = torch._C._functorch
+        levels = functorch.get_interpreter_stack() or []
+        if sum(level.key() == functorch.TransformType.Jvp for level in levels) > 1:
+            raise UnsupportedError(
+                "second derivatives by forward mode inside forward mode are not supported: use torch.func.hessian, or "
+                "reverse mode (torch.func.jacrev) for one of the two"
+            )
+        return tangent(ctx, *tangents)
+
+    return staticmethod(jvp)
 
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:

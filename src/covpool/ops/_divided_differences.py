@@ -1,6 +1,7 @@
 """Divided differences f[i, j] = (f(l_i) - f(l_j)) / (l_i - l_j), f[i, i] = f'(l_i), computed without cancellation.
 
-They are the eigenvalues of the derivative of a spectral function (Daleckii-Krein), see docs/derivations.md.
+They are the eigenvalues of the derivative of a spectral function (Daleckii-Krein), see docs/derivations.md. The second
+ones, f[i, k, j] = (f[i, k] - f[k, j]) / (l_i - l_j), are in `_second_divided_differences`.
 """
 
 import torch
@@ -13,13 +14,19 @@ def of_power(
     eigenvalues: Tensor,  # (..., c), non-negative
     alpha: Tensor,  # ()
 ) -> Tensor:  # (..., c, c)
-    """Divided differences of l^alpha, as h^(alpha - 1) expm1(alpha q) / r.
-
-    h is the larger value of a pair, r = smaller / h - 1 and q = log(1 + r).
+    """Divided differences of l^alpha.
 
     A pair (l, 0) gives l^(alpha - 1); a pair (0, 0), with an infinite slope for alpha < 1, gives 0 (1 if alpha = 1).
     """
-    high, r, q = _ratios(eigenvalues)
+    return power_of_pair(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2), alpha)
+
+
+def power_of_pair(left: Tensor, right: Tensor, alpha: Tensor) -> Tensor:
+    """The divided difference of l^alpha for pairs of values, as h^(alpha - 1) expm1(alpha q) / r.
+
+    h is the larger value of a pair, r = smaller / h - 1 and q = log(1 + r).
+    """
+    high, r, q = _ratios(left, right)
     null = high == 0
     high = one_if_zero(high)
     quotient = torch.where(r == 0, alpha, torch.expm1(alpha * q) / one_if_zero(r))
@@ -29,8 +36,13 @@ def of_power(
 def of_log(
     eigenvalues: Tensor,  # (..., c), positive
 ) -> Tensor:  # (..., c, c)
-    """Divided differences of log(l), as q / (r h)."""
-    high, r, q = _ratios(eigenvalues)
+    """Divided differences of log(l)."""
+    return log_of_pair(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2))
+
+
+def log_of_pair(left: Tensor, right: Tensor) -> Tensor:
+    """The divided difference of log(l) for pairs of positive values, as q / (r h)."""
+    high, r, q = _ratios(left, right)
     return torch.where(r == 0, 1, q / one_if_zero(r)) / high
 
 
@@ -56,9 +68,8 @@ def of_vn_mle(
     return reciprocal_or_zero(r.unsqueeze(-1) + r.unsqueeze(-2)) / gamma
 
 
-def _ratios(eigenvalues: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _ratios(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The larger value h of each pair; r = (smaller - h) / h, which is exact for close values; and log(smaller / h)."""
-    left, right = eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2)
     high, low = torch.maximum(left, right), torch.minimum(left, right)
     high_or_one = one_if_zero(high)
     r = (low - high) / high_or_one

@@ -1,6 +1,7 @@
 """Functions of a symmetric matrix through its eigenvalues, differentiated by divided differences.
 
 For Z = U f(L) U^T the derivative in a symmetric direction H is U (f[i, j] o (U^T H U)) U^T, and it is its own adjoint.
+The second derivative in G and H is U S U^T, S_ij = sum_k f[i, k, j] (g_ik h_kj + h_ik g_kj), with g = U^T G U.
 """
 
 from collections.abc import Callable
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops import _divided_differences
+from covpool.ops import _divided_differences, _second_divided_differences
 from covpool.ops._autograd import Differentiable, keep
 from covpool.ops.precision import outside_autocast
-from covpool.ops.safe_division import one_if_zero
+from covpool.ops.safe_division import one_if_zero, power_or_zero
 from covpool.ops.symmetric import symmetrize
 
 Derivative = Callable[..., Tensor]
-SpectralKind = Literal["power", "power_released", "log", "vn_mle"]
+SpectralKind = Literal["power", "power_released", "power_in_range", "log", "vn_mle"]  # in_range: 0^alpha = 0, no slope
+LARGEST_CHUNK = 2**24  # second divided differences at a time
 
 
 def compose(
@@ -46,6 +48,8 @@ def _value(eigenvalues: Tensor, alpha: Tensor | None, kind: SpectralKind) -> Ten
     if kind == "log":
         return eigenvalues.log()
     assert alpha is not None
+    if kind == "power_in_range":
+        return power_or_zero(eigenvalues, alpha)
     return vn_mle(eigenvalues, alpha)[0] if kind == "vn_mle" else eigenvalues**alpha
 
 
@@ -56,10 +60,46 @@ def _differences(eigenvalues: Tensor, alpha: Tensor | None, kind: SpectralKind) 
     if kind == "vn_mle":
         return _divided_differences.of_vn_mle(vn_mle(eigenvalues, alpha)[1], alpha)
     d = _divided_differences.of_power(eigenvalues, alpha)
-    if kind == "power_released":  # the released code sets the null eigenvectors to zero, and with them these entries
+    if kind != "power":  # the released code sets the null eigenvectors to zero, and with them these entries
         null = eigenvalues == 0
         d = torch.where(null.unsqueeze(-1) | null.unsqueeze(-2), 0, d)
     return d
+
+
+def _second_differences(
+    x: Tensor, y: Tensor, z: Tensor, alpha: Tensor | None, kind: SpectralKind
+) -> Tensor:  # three shapes that broadcast
+    if kind == "log":
+        return _second_divided_differences.of_log(x, y, z)
+    assert alpha is not None
+    if kind == "vn_mle":
+        x, y, z = (vn_mle(value, alpha)[1] for value in (x, y, z))
+        return _second_divided_differences.of_vn_mle(x, y, z, alpha)
+    d = _second_divided_differences.of_power(x, y, z, alpha)
+    return torch.where((x == 0) | (y == 0) | (z == 0), 0, d) if kind == "power_in_range" else d
+
+
+def _second_derivative(
+    g: Tensor,  # (..., c, c)
+    h: Tensor,  # (..., c, c)
+    alpha: Tensor | None,
+    eigenvalues: Tensor,  # (..., c)
+    u: Tensor,  # (..., c, c)
+    kind: SpectralKind,
+) -> Tensor:  # (..., c, c)
+    """The second derivative in the directions G and H, which is linear in each and symmetric. Some rows at a time."""
+    g, h = rotate(u, g), rotate(u, h)
+    c = eigenvalues.shape[-1]
+    rows = max(1, LARGEST_CHUNK // max(1, h.numel()))
+    parts = []
+    for start in range(0, c, rows):
+        l = eigenvalues[..., start : start + rows]  # noqa: E741
+        d = _second_differences(
+            l[..., :, None, None], eigenvalues[..., None, :, None], eigenvalues[..., None, None, :], alpha, kind
+        )  # (..., rows, c, c)
+        parts.append((g[..., start : start + rows, :, None] * d * h.unsqueeze(-3)).sum(-2))
+    half = torch.cat(parts, -2) if parts else torch.zeros_like(g)
+    return u @ (half + half.mT) @ u.mT
 
 
 def vn_mle(
@@ -80,23 +120,33 @@ def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
     return torch.where(null, 0, l**alpha * l.log())
 
 
-class SpectralFunction(Differentiable):
-    """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha, log(l) or `vn_mle`; once differentiable."""
+class WithMissing(Differentiable):
+    """A Function that gets None, instead of zeros, for a missing gradient or tangent."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        Differentiable.setup_context(ctx, inputs, output)
+        ctx.set_materialize_grads(False)
+
+
+class SpectralFunction(WithMissing):
+    """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha, log(l) or `vn_mle`; twice differentiable."""
 
     @staticmethod
     def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: SpectralKind) -> Tensor:
         return compose(u, _value(eigenvalues, alpha, kind))
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
+    def backward(ctx: Any, g: Tensor | None) -> Any:
+        if g is None:
+            return (None,) * 5
         a, alpha, eigenvalues, u = ctx.saved_tensors
         da = dalpha = None
         with outside_autocast(g):
-            h = rotate(u, g)
             if ctx.needs_input_grad[0]:
-                da = once(u @ (_differences(eigenvalues, alpha, *ctx.options) * h) @ u.mT, a, alpha)
+                da = SpectralDerivative.call(a, g, alpha, eigenvalues, u, *ctx.options)
             if alpha is not None and ctx.needs_input_grad[1]:
-                slope = slope_in_alpha(eigenvalues, alpha)
+                slope, h = slope_in_alpha(eigenvalues, alpha), rotate(u, g)
                 dalpha = once((slope * h.diagonal(dim1=-2, dim2=-1)).sum(), a, alpha)
         return da, dalpha, None, None, None
 
@@ -105,10 +155,56 @@ class SpectralFunction(Differentiable):
         a, alpha, eigenvalues, u = ctx.saved_tensors
         dz = torch.zeros_like(u)
         if da is not None:
-            dz = dz + u @ (_differences(eigenvalues, alpha, *ctx.options) * rotate(u, da)) @ u.mT
+            dz = dz + SpectralDerivative.call(a, da, alpha, eigenvalues, u, *ctx.options)
         if dalpha is not None:
-            dz = dz + dalpha * compose(u, slope_in_alpha(eigenvalues, alpha))
-        return once(dz, a, alpha)
+            dz = dz + once(dalpha * compose(u, slope_in_alpha(eigenvalues, alpha)), a, alpha)
+        return dz
+
+
+class SpectralDerivative(WithMissing):
+    """The derivative of a `SpectralFunction` in the direction g; differentiable in g, and once in a."""
+
+    @staticmethod
+    def forward(
+        a: Tensor, g: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: SpectralKind
+    ) -> Tensor:
+        return u @ (_differences(eigenvalues, alpha, kind) * rotate(u, g)) @ u.mT
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor | None) -> Any:
+        if h is None:
+            return (None,) * 6
+        a, g, *decomposition = ctx.saved_tensors
+        in_a, in_g, in_alpha, *_ = ctx.needs_input_grad
+        da = dg = None
+        with outside_autocast(h):
+            if in_a or in_alpha:
+                _check_second(in_alpha, *ctx.options)
+                da = once(_second_derivative(g, h, *decomposition, *ctx.options), a, None)
+            if in_g:
+                dg = SpectralDerivative.call(a, h, *decomposition, *ctx.options)
+        return da, dg, None, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, da: Tensor | None, dg: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
+        a, g, *decomposition = ctx.saved_tensors
+        dz = torch.zeros_like(g)
+        if da is not None or dalpha is not None:
+            _check_second(dalpha is not None, *ctx.options)
+            assert da is not None
+            dz = dz + once(_second_derivative(g, da, *decomposition, *ctx.options), a, None)
+        if dg is not None:
+            dz = dz + SpectralDerivative.call(a, dg, *decomposition, *ctx.options)
+        return dz
+
+
+def _check_second(in_alpha: bool, kind: SpectralKind) -> None:
+    if in_alpha:
+        raise UnsupportedError("second derivatives in the exponent or in gamma are not supported: hold it fixed")
+    if kind == "power_released":
+        raise UnsupportedError(
+            "second derivatives need null_gradient='exact': with 'released' the first is not that of any function"
+        )
 
 
 class ByDecomposition(Differentiable):
@@ -146,7 +242,7 @@ class _Once(Differentiable):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -168,6 +264,6 @@ def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
 
 def _refuse_second_derivative() -> None:
     raise UnsupportedError(
-        "second derivatives of functions by eigen-decomposition are not supported; "
-        "for the square root use sqrtm_newton_schulz or isqrt_covariance, which have exact ones"
+        "second derivatives of this operation (third ones of powers and logarithms) are not supported; for "
+        " the square root sqrtm_newton_schulz and isqrt_covariance have derivatives of any order"
     )

@@ -23,7 +23,7 @@ def logm_eigh(
 ) -> Tensor:  # (..., c, c)
     """log(a + eps I) = U diag(log(l + eps)) U^T of positive semi-definite matrices.
 
-    The derivative is exact on repeated and, with eps > 0, on zero eigenvalues. Second derivatives raise an error.
+    The first and second derivatives are exact on repeated and, with eps > 0, on zero eigenvalues.
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Eigenvalues that are negative by

@@ -12,10 +12,9 @@ from torch import Tensor
 from covpool._check import check_choice
 from covpool._check_tensors import check_features
 from covpool.ops import _divided_differences
-from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
 from covpool.ops._isqrt_forms import GramForm, gram, normalized, scaled, smaller
-from covpool.ops._spectral import compose, once, slope_in_alpha
+from covpool.ops._spectral import SpectralDerivative, SpectralFunction, WithMissing, compose, once, slope_in_alpha
 from covpool.ops.covariance import covariance
 from covpool.ops.eigh import eigh
 from covpool.ops.positions import keep_positions
@@ -69,10 +68,11 @@ def _slope(
     return ((d - q) * inside) @ u + q * h
 
 
-class _DualPower(Differentiable):
-    """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; once differentiable.
+class _DualPower(WithMissing):
+    """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; twice differentiable in k0.
 
     The power is homogeneous, (k0^T k0)^alpha = t^alpha (K^T K)^alpha for any t, so t is a constant in its derivatives.
+    Where a second derivative may follow, the first goes through K^T (K K^T)^(alpha - 1) K.
     """
 
     @staticmethod
@@ -82,13 +82,18 @@ class _DualPower(Differentiable):
         return compose(u.mT, eigenvalues**alpha) * t**alpha
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
+    def backward(ctx: Any, g: Tensor | None) -> Any:
+        if g is None:
+            return (None,) * 7
         k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
         dk0 = dalpha = None
+        (released,) = ctx.options
         with outside_autocast(g):
             h = u @ symmetrize(g)
-            if ctx.needs_input_grad[0]:
-                rows = _slope(u, h, eigenvalues, alpha, within=1, released=ctx.options[0])
+            if ctx.needs_input_grad[0] and _may_be_differentiated(released):
+                dk0 = _adjoint(k0, symmetrize(g), alpha, t, eigenvalues, v)
+            elif ctx.needs_input_grad[0]:
+                rows = _slope(u, h, eigenvalues, alpha, within=1, released=released)
                 scale = 2 * t**alpha * reciprocal_or_zero(t).sqrt()
                 dk0 = once(v @ (rows * (eigenvalues.sqrt().unsqueeze(-1) * scale)), k0, alpha)
             if ctx.needs_input_grad[1]:
@@ -100,20 +105,62 @@ class _DualPower(Differentiable):
     def tangent(ctx: Any, dk0: Tensor | None, dalpha: Tensor | None, *_: Any) -> Tensor:
         k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
         dz = torch.zeros_like(k0.mT @ k0)
-        if dk0 is not None:
+        if dk0 is not None and not ctx.options[0]:
+            dz = dz + _tangent(k0, dk0, alpha, t, eigenvalues, v)
+        elif dk0 is not None:
             root = eigenvalues.sqrt().unsqueeze(-1)
             dw = v.mT @ dk0 * reciprocal_or_zero(t).sqrt()
             h = root * dw + (u @ dw.mT) @ (root * u)  # U (dK^T K + K^T dK)
-            half = u.mT @ _slope(u, h, eigenvalues, alpha, within=0.5, released=ctx.options[0])
-            dz = dz + (half + half.mT) * t**alpha
+            half = u.mT @ _slope(u, h, eigenvalues, alpha, within=0.5, released=True)
+            dz = dz + once((half + half.mT) * t**alpha, k0, alpha)
         if dalpha is not None:
-            dz = dz + dalpha * compose(u.mT, slope_in_alpha(eigenvalues * t.squeeze(-1), alpha))
-        return once(dz, k0, alpha)
+            dz = dz + once(dalpha * compose(u.mT, slope_in_alpha(eigenvalues * t.squeeze(-1), alpha)), k0, alpha)
+        return dz
+
+
+def _may_be_differentiated(released: bool) -> bool:
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling() and not released
+
+
+def _adjoint(
+    k0: Tensor,  # (..., n, c)
+    s: Tensor,  # (..., c, c), symmetric
+    alpha: Tensor,  # ()
+    t: Tensor,  # (..., 1, 1)
+    eigenvalues: Tensor,  # (..., n)
+    v: Tensor,  # (..., n, n)
+) -> Tensor:  # (..., n, c)
+    """The gradient of <S, t^alpha K^T P K>, P = (K K^T)^(alpha - 1), in k0, by differentiable operations."""
+    scale = reciprocal_or_zero(t).sqrt()
+    k = k0 * scale
+    function = (alpha - 1, eigenvalues, v, "power_in_range")
+    a, ks = gram(k, "dual"), k @ s
+    p = SpectralFunction.call(a, *function)
+    slope = SpectralDerivative.call(a, symmetrize(ks @ k.mT), *function)
+    return 2 * (p @ ks + slope @ k) * (t**alpha * scale)
+
+
+def _tangent(
+    k0: Tensor,  # (..., n, c)
+    dk0: Tensor,  # (..., n, c)
+    alpha: Tensor,  # ()
+    t: Tensor,  # (..., 1, 1)
+    eigenvalues: Tensor,  # (..., n)
+    v: Tensor,  # (..., n, n)
+) -> Tensor:  # (..., c, c)
+    """The derivative of t^alpha K^T P K in the direction dk0, see `_adjoint`."""
+    scale = reciprocal_or_zero(t).sqrt()
+    k, dk = k0 * scale, dk0 * scale
+    function = (alpha - 1, eigenvalues, v, "power_in_range")
+    a = gram(k, "dual")
+    p = SpectralFunction.call(a, *function)
+    dp = SpectralDerivative.call(a, 2 * symmetrize(dk @ k.mT), *function)
+    return (2 * symmetrize(dk.mT @ (p @ k)) + k.mT @ (dp @ k)) * t**alpha
 
 
 def choose_power_form(n: int, c: int, weight_gradient: bool, exported: bool) -> GramForm:
     """The form with the smaller matrix, but primal for gradients in the weights and in exported graphs of any shape."""
-    return "primal" if weight_gradient or exported else smaller(n, c)
+    return "primal" if weight_gradient or exported else smaller(n - 1, c)  # at n = c too the covariance is singular
 
 
 @full_precision
@@ -129,6 +176,9 @@ def powm_covariance(
     form: GramForm | Literal["auto"] = "auto",
 ) -> Tensor:  # (..., c, c)
     """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
+
+    Second derivatives are exact if the covariance has its full rank, min(n - 1, c), except in the primal form with
+    n <= c. They are refused in alpha, with normalization="spectral" and with null_gradient="released".
 
     Args:
         x: Features, one row per position.

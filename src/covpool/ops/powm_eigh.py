@@ -1,6 +1,6 @@
 """Any power of a positive semi-definite matrix by eigen-decomposition."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -8,7 +8,8 @@ from torch import Tensor
 from covpool._check import check_choice
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
-from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of
+from covpool.ops._autograd import Differentiable
+from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of, once
 from covpool.ops.eigh import eigh
 from covpool.ops.precision import full_precision
 from covpool.ops.safe_division import one_if_zero
@@ -32,7 +33,9 @@ def powm_eigh(
 
     The derivative is exact on repeated, zero and rank-deficient spectra. Where `a` is singular and alpha < 1 the
     derivative is infinite between null directions. That block is set to zero, which makes the derivative with respect
-    to the features of a covariance `a` exact. Second derivatives raise an error.
+    to the features of a covariance `a` exact. Second derivatives are exact where `a` is positive definite; for
+    features with a singular covariance use `powm_covariance`. They are refused in alpha, with normalization="spectral"
+    and with null_gradient="released".
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
@@ -69,9 +72,26 @@ def divide_by_norm(
     """z divided by its spectral or Frobenius norm, or z itself; zero stays zero."""
     if normalization is None:
         return z
-    # The spectral norm is l_1^alpha, with the derivative of the largest eigenvalue.
-    norm = inner(z, top * top.mT) if normalization == "spectral" else frobenius_norm(z)
+    norm = _LargestValue.call(z, top) if normalization == "spectral" else frobenius_norm(z)
     return z / one_if_zero(norm)
+
+
+class _LargestValue(Differentiable):
+    """The largest eigenvalue of z, given its eigenvector; once differentiable."""
+
+    @staticmethod
+    def forward(z: Tensor, top: Tensor) -> Tensor:
+        return inner(z, top * top.mT)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        z, top = ctx.saved_tensors
+        return once(g * (top * top.mT), z, None), None
+
+    @staticmethod
+    def tangent(ctx: Any, dz: Tensor, _: Any) -> Tensor:
+        z, top = ctx.saved_tensors
+        return once(inner(dz, top * top.mT), z, None)
 
 
 def check_options(eps: Threshold | float, normalization: Normalization | None, null_gradient: NullGradient) -> None:

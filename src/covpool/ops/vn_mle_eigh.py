@@ -23,8 +23,7 @@ def vn_mle_eigh(
 
     P = U diag(sqrt(b^2 + l / gamma) - b) U^T, b = (1 - gamma) / (2 gamma), a = U diag(l) U^T. gamma = 1 gives the
     square root of `a`, gamma towards 0 gives `a` itself, and a large gamma the identity. Above 1, null eigenvalues
-    become 1 - 1 / gamma rather than zero. Second derivatives raise an error; at gamma = 1, null directions are treated
-    as in `powm_eigh`.
+    become 1 - 1 / gamma rather than zero. At gamma = 1, null directions are treated as in `powm_eigh`.
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
