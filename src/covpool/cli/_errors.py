@@ -8,10 +8,11 @@ import typer
 
 from covpool._check import printable
 from covpool._errors import CovpoolError
+from covpool.cli._interrupt import INTERRUPTED
 
 # How torch says that a tensor is larger than the memory, or than any memory.
 BEYOND_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
-MISTAKE, INTERRUPTED = 2, 130  # exit codes; shells report 130 after Ctrl-C
+MISTAKE = 2  # exit code
 
 
 def readable_errors(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool.cli._bars import counting_bar
-from covpool.cli._errors import INTERRUPTED
+from covpool.cli._interrupt import INTERRUPTED
 from covpool.cli._output import percent_interval, say, table
 
 if TYPE_CHECKING:

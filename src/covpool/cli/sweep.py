@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import CovpoolError
-from covpool.cli._errors import INTERRUPTED
+from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import RecipeName
 from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import TrainingBar
@@ -68,7 +68,7 @@ def _train(planned: "list[PlannedTraining]", console: Console) -> "list[Outcome]
     outcomes = []
     try:
         with TrainingBar(console) as bar:
-            for outcome in sweep(planned, on_run=announce, on_event=bar):
+            for outcome in sweep(planned, on_run=announce, on_event=interrupts.watching(bar)):
                 outcomes.append(outcome)
                 if outcome.failed:
                     say(console, f"failed: {outcome.failed}")

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
-from covpool.cli._errors import INTERRUPTED
+from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import RecipeName
 from covpool.cli._output import say
 from covpool.cli._training_bar import TrainingBar
@@ -17,9 +17,6 @@ from covpool.cli._training_bar import TrainingBar
 if TYPE_CHECKING:
     from covpool.engine.training import Result
     from covpool.recipe import Recipe
-
-# Settings that may change when a run is resumed, because they do not affect the result.
-CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "train.save_every")
 
 
 def command(
@@ -58,7 +55,7 @@ def command(
     console = Console(quiet=not is_first)
     try:
         with TrainingBar(console) as bar:
-            result = train(chosen, folder, resume=resume is not None, on_event=bar)
+            result = train(chosen, folder, resume=resume is not None, on_event=interrupts.watching(bar))
     except Stopped as stopped:
         leave_processes()
         say(console, str(stopped))
@@ -82,7 +79,11 @@ def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: P
 
 
 def _resumed(run: Path, settings: list[str]) -> "Recipe":
+    from covpool._check import require
     from covpool.recipe import RECIPE_FILE, read_recipe
+
+    require("lightning.fabric", "train")
+    from covpool.engine.training import CHANGEABLE
 
     for setting in settings:
         if "=" not in setting:

@@ -1,5 +1,7 @@
 """Images: data sets as their authors ship them, and the settings that turn images into inputs."""
 
+from covpool.data._fingerprint import FileDetail as FileDetail
+from covpool.data._fingerprint import file_fingerprints as file_fingerprints
 from covpool.data._fingerprint import image_fingerprint as image_fingerprint
 from covpool.data._images import UNKNOWN as UNKNOWN
 from covpool.data._images import BrokenImage as BrokenImage

@@ -1,9 +1,12 @@
-"""A short mark of a list of images, the same wherever the data set is stored."""
+"""Short marks of a list of images, the same wherever the data set is stored."""
 
 import hashlib
 import os
+from typing import Literal
 
 from covpool.data._images import Images
+
+FileDetail = Literal["names", "sizes", "contents"]
 
 
 def image_fingerprint(images: Images) -> str:
@@ -16,8 +19,47 @@ def image_fingerprint(images: Images) -> str:
     True
     """
     digest = hashlib.sha256(repr((len(images), images.classes)).encode())
-    names = [os.fsencode(path) for path in images.paths]
-    start = len(os.path.commonpath([min(names), max(names)])) if names else 0  # the folder that all have in common
-    for name, target in zip(names, images.targets, strict=True):
-        digest.update(b"%s\0%d\n" % (name[start:], target))
+    for name, target in zip(_names(images), images.targets, strict=True):
+        digest.update(b"%s\0%d\n" % (name, target))
     return digest.hexdigest()[:32]
+
+
+def file_fingerprints(images: Images, detail: FileDetail) -> dict[str, str]:
+    """Hash the paths of images below their common folder ("names"), their targets ("targets"), and what `detail` adds.
+
+    Args:
+        images: The images.
+        detail: "names" adds nothing; "sizes" the numbers of bytes; "contents" all bytes, which reads every file.
+    """
+    digests = {"names": hashlib.sha256(), "targets": hashlib.sha256(repr((images.targets, images.classes)).encode())}
+    for name in _names(images):
+        digests["names"].update(name + b"\n")
+    if detail != "names":
+        digests[detail] = hashlib.sha256()
+        mark = _size if detail == "sizes" else _content
+        for path in images.paths:
+            digests[detail].update(mark(path))
+    return {kind: digest.hexdigest()[:32] for kind, digest in digests.items()}
+
+
+def _names(images: Images) -> list[bytes]:
+    """The paths below the folder that all have in common."""
+    names = [os.fsencode(path) for path in images.paths]
+    start = len(os.path.commonpath([min(names), max(names)])) if names else 0
+    return [name[start:] for name in names]
+
+
+def _size(path: os.PathLike[str]) -> bytes:
+    """The number of bytes; a missing file, which a recipe may skip, has none."""
+    try:
+        return b"%d\n" % os.stat(path).st_size
+    except OSError:
+        return b"missing\n"
+
+
+def _content(path: os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return b"missing\n"

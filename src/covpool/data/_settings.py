@@ -40,6 +40,9 @@ class Data(Settings):
     """Images to train on."""
     test_on: Literal["test", "val"] = "test"
     """Images to evaluate on. Data sets with one held-out set accept both names."""
+    compare: Literal["names", "sizes", "contents"] = "sizes"
+    """What a resumed run compares of its images with those of its start: the names and classes of the files, also
+    their sizes, or also their contents, which reads every file."""
     broken: Literal["skip", "refuse"] = "refuse"
     """What to do with an image that cannot be read."""
     cache: Cache = "none"

@@ -1,5 +1,7 @@
 """Two processes give the result of one process with twice the batch."""
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,27 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(recipe, folder / "one")
     (folder / "recipe.toml").write_text(to_toml(recipe))
     return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_process_ends_the_other_with_a_reason(single: Path, tmp_path: Path, lost: int) -> None:
+    run = tmp_path / "run"
+    command = ("train", single / "recipe.toml", "train.epochs=500", "train.save_every=1", "--out", run, "--no-report")
+    processes = start_nodes(*free_ports(1), *command)
+    try:
+        deadline = time.monotonic() + 100
+        while not (run / "state.pt").exists():
+            assert time.monotonic() < deadline and all(process.poll() is None for process in processes)
+            time.sleep(0.05)
+        processes[lost].send_signal(signal.SIGKILL)
+        output, _ = processes[1 - lost].communicate(timeout=60)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert processes[1 - lost].returncode == 2 and "Traceback" not in output
+    assert "covpool: another process of this training ended" in output and f"--resume {run}" in output
 
 
 @pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.long), 2])

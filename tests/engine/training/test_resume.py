@@ -142,11 +142,11 @@ def test_interrupted_while_a_cache_is_filled(recipe: Recipe, tmp_path: Path, mon
     assert_same_end(tmp_path / "whole", run)
 
 
-def stop_after_an_epoch(recipe: Recipe, run: Path) -> None:
-    """Abort a run that has saved the state of its first epoch."""
+def stop_after_an_epoch(recipe: Recipe, run: Path, *, step: int = 4) -> None:
+    """Abort a run that has saved the state of its first epoch, of `step` steps."""
 
     def cut(event: Event) -> None:
-        if event["event"] == "tick" and event["step"] == 5:
+        if event["event"] == "tick" and event["step"] == step + 1:
             raise PowerCutError
 
     with pytest.raises(PowerCutError):
@@ -167,11 +167,45 @@ def test_a_run_resumes_only_with_its_own_data(recipe: Recipe, tmp_path: Path) ->
     assert (run / "state.pt").read_bytes() == written
 
 
+def test_an_edited_recipe_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop_after_an_epoch(recipe, run)
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    with pytest.raises(ValueError, match=r"started with: optimizer.lr = 0.5, and was 0.05: undo the change"):
+        train(recipe.changed(optimizer={"lr": 0.5}), run, resume=True)
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
+
+def test_images_that_were_replaced_are_refused(recipe: Recipe, tmp_path: Path) -> None:
+    run, root = tmp_path / "run", make_tree(tmp_path / "tree", train=4)
+    own = recipe.changed(data={"root": str(root)})
+    stop_after_an_epoch(own, run, step=1)
+    image = root / "train" / "red" / "0.png"
+    image.write_bytes(image.read_bytes() + b"more")
+    with pytest.raises(ValueError, match="some training images have another size: they were replaced"):
+        train(own, run, resume=True)
+
+
+def test_a_live_run_is_neither_resumed_nor_replaced(recipe: Recipe, tmp_path: Path) -> None:
+    run, refused = tmp_path / "run", []
+
+    def disturb(event: Event) -> None:
+        if event["event"] == "tick" and event["step"] in (1, 5):  # before and after the first saved state
+            for resume in (True, False):
+                with pytest.raises(ValueError, match=f"run is in use by process {os.getpid()} on"):
+                    train(recipe, run, resume=resume)
+                refused.append(resume)
+
+    train(recipe.changed(train={"epochs": 2}), run, on_event=disturb)
+    assert len(refused) == 4 and read_log(run / "log.jsonl")[-1]["event"] == "end"
+    assert not list(run.glob(".*"))
+
+
 def test_states_without_network_and_data_are_resumed(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
     stop_after_an_epoch(recipe, tmp_path / "killed")
     path = tmp_path / "killed" / "state.pt"
     state = torch.load(path, weights_only=True)
-    torch.save({key: value for key, value in state.items() if key not in ("network", "data")}, path)
+    torch.save({key: value for key, value in state.items() if key not in ("network", "data", "recipe")}, path)
     train(recipe, tmp_path / "killed", resume=True)
     assert_same_end(whole, tmp_path / "killed")
 
@@ -207,6 +241,7 @@ def test_the_speed_counts_the_time_before_a_resume(recipe: Recipe, tmp_path: Pat
     assert 48 / step["images_per_s"] > slow and epoch["seconds"] > slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", [{"event": "tick", "step": 7}, {"event": "epoch", "epoch": 3}], ids=str)
 def test_the_choice_on_validation_images_survives_a_kill(
     recipe: Recipe, tmp_path: Path, when: dict[str, object]

@@ -70,6 +70,26 @@ def test_states_without_network_and_data_are_read(tmp_path: Path) -> None:
     assert load_state(tmp_path / "state.pt") == TrainingState(TrainingPosition(epoch=2), {"model": {}})
 
 
+def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
+    """One bit after another, all over the file: no state is read that differs from the one saved."""
+    path, weight = tmp_path / "state.pt", torch.arange(6.0)
+    state = TrainingState(TrainingPosition(epoch=2, seconds=1.5), {"model": {"w": weight}}, None, {"a": 1}, {"seed": 3})
+    save_state(path, state)
+    whole, refused = path.read_bytes(), 0
+    for place in range(0, 8 * len(whole), 37):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            found = load_state(path)
+        except ValueError:
+            refused += 1
+            continue
+        assert torch.equal(found.tensors.pop("model")["w"], weight)
+        assert (found.position, found.tensors, found.data, found.recipe) == (state.position, {}, {"a": 1}, {"seed": 3})
+    assert refused > 100
+
+
 def test_broken_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nothing to resume"):
         load_state(tmp_path / "state.pt")

@@ -11,5 +11,8 @@ from covpool.engine.training._optimizer import make_optimizer as make_optimizer
 from covpool.engine.training._optimizer import set_lr as set_lr
 from covpool.engine.training._run_folder import BEST_CHECKPOINT as BEST_CHECKPOINT
 from covpool.engine.training._run_folder import LAST_CHECKPOINT as LAST_CHECKPOINT
+from covpool.engine.training._run_lock import RunLock as RunLock
+from covpool.engine.training._same_recipe import CHANGEABLE as CHANGEABLE
+from covpool.engine.training._same_recipe import changed_settings as changed_settings
 from covpool.engine.training._schedule import lr_factor as lr_factor
 from covpool.engine.training._state import STATE_FILE as STATE_FILE

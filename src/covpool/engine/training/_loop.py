@@ -13,8 +13,16 @@ from covpool.engine._same_split import check_same_split, split_of_weights
 from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._log import Event
+from covpool.engine.training._lost_process import naming_lost_processes
 from covpool.engine.training._pool_init import init_pool_from_data
-from covpool.engine.training._run_folder import check_run_folder, claim_run_folder, remove_partial_files
+from covpool.engine.training._run_folder import (
+    check_run_folder,
+    check_writable,
+    claim_run_folder,
+    remove_partial_files,
+)
+from covpool.engine.training._run_lock import RunLock
+from covpool.engine.training._same_recipe import resumed_recipe
 from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
 from covpool.engine.training._state import STATE_FILE, load_state
@@ -73,18 +81,44 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric = make_fabric(recipe.devices, recipe.train.precision)
     fabric.launch()
     _check_strategy(fabric, recipe)
-    _in_first_process(fabric, lambda: check_run_folder(run, resume=resume))
+    lock = RunLock(run)
+    _in_first_process(fabric, lambda: _take(lock, run, resume=resume))
+    try:
+        with naming_lost_processes(fabric, run):
+            return _train(fabric, recipe, run, on_event, resume=resume)
+    finally:
+        lock.release()
+
+
+def _take(lock: RunLock, run: Path, *, resume: bool) -> None:
+    """Make this process the only owner of the folder, and check that a run can use it."""
+    if resume:
+        check_run_folder(run, resume=True)
+    check_writable(run)
+    lock.take()
+    try:
+        check_run_folder(run, resume=resume)
+    except CovpoolError:
+        lock.release()
+        raise
+
+
+def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resume: bool) -> Result:
     is_saved = resume and (run / STATE_FILE).is_file()  # a run killed before its first state starts over
     restored = load_state(run / STATE_FILE) if is_saved else None
-    recipe = recipe if restored else recipe.changed(data=split_of_weights(recipe))
+    if restored is None:
+        recipe = recipe.changed(data=split_of_weights(recipe))
+    elif restored.recipe is not None:
+        recipe = resumed_recipe(Recipe(**restored.recipe), recipe)
     splits = open_data(recipe.data)
     if restored is not None:
-        check_same_data(restored.data, splits, recipe.data.root)
+        before, root = restored.data, recipe.data.root
+        _in_first_process(fabric, lambda: check_same_data(before, splits, root))
     elif recipe.init.weights and is_checkpoint(recipe.init.weights):
         check_same_split(read_checkpoint(recipe.init.weights), recipe.data, splits)
     session = Session(fabric, recipe, run, splits, on_event, restored)
     recipe = session.recipe
-    # The folder is created last, so that a mistake in the data, the network or the optimizer leaves no files.
+    # Files are written last, so that a mistake in the data, the network or the optimizer leaves none.
     _in_first_process(fabric, lambda: remove_partial_files(run) if resume else claim_run_folder(run, recipe))
     session.begin()
     try:

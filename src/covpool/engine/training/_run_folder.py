@@ -7,7 +7,7 @@ from covpool._errors import CovpoolError
 from covpool.engine.evaluation._saved_scores import SCORES_FILE
 from covpool.engine.training._log import LOG_FILE, read_log
 from covpool.engine.training._state import STATE_FILE
-from covpool.io import remove_leftovers
+from covpool.io import remove_leftovers, replacing
 from covpool.recipe import RECIPE_FILE, Recipe, to_toml
 
 LAST_CHECKPOINT, BEST_CHECKPOINT = "last.safetensors", "best.safetensors"
@@ -17,7 +17,7 @@ FIRST_FILES = [RECIPE_FILE, LOG_FILE]  # the files of a run that failed before i
 
 
 def check_run_folder(run: Path, *, resume: bool) -> None:
-    """Refuse a folder that cannot be used: one with a run if `resume` is False, one without a run if it is True."""
+    """Refuse a folder with a run if `resume` is False, and one without a run if it is True."""
     if resume and not (run / RECIPE_FILE).is_file():
         raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
     if not resume and ((run / STATE_FILE).exists() or read_log(run / LOG_FILE)):
@@ -27,6 +27,10 @@ def check_run_folder(run: Path, *, resume: bool) -> None:
     found = [name for name in RUN_FILES if (run / name).exists()]
     if not resume and found and found != FIRST_FILES:
         raise CovpoolError(f"{run} holds {' and '.join(found)}, which a run would overwrite: name another --out")
+
+
+def check_writable(run: Path) -> None:
+    """Refuse a folder that cannot be created or written to."""
     existing = next(path for path in (run, *run.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise CovpoolError(f"{run} cannot be created: {existing} is not a writable folder; name another --out")
@@ -35,7 +39,8 @@ def check_run_folder(run: Path, *, resume: bool) -> None:
 def claim_run_folder(run: Path, recipe: Recipe) -> None:
     """Create the folder of a new run and write its recipe."""
     run.mkdir(parents=True, exist_ok=True)
-    (run / RECIPE_FILE).write_text(to_toml(recipe))
+    with replacing(run / RECIPE_FILE) as partial:
+        partial.write_text(to_toml(recipe))
 
 
 def remove_partial_files(run: Path) -> None:

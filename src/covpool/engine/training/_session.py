@@ -72,6 +72,7 @@ class Session:
         self.is_resumed = restored is not None
         self.position = restored.position if restored else TrainingPosition()
         self.tensors = restored.tensors if restored else {}  # until their stage is set up
+        self._data_at_start = restored.data if restored else {}
         self._on_event = on_event
         self._log: Log | None = None
         self.part: Part = "test" if splits.validation is None else "validation"  # evaluated after every epoch
@@ -80,6 +81,8 @@ class Session:
     def begin(self) -> None:
         """Open the log. A resumed log is cut back to the step of the restored state."""
         if self.fabric.is_global_zero:
+            if "files" not in self._data_at_start:
+                self._data_at_start = describe_data(self.splits, self.recipe.data.compare)
             self._log = Log(self.run, self.position.step if self.is_resumed else None)
         self.broken = {
             name: BrokenImages(images, self.position.broken.setdefault(name, []))
@@ -229,7 +232,8 @@ class Session:
         if self.fabric.is_global_zero:
             architecture = self.network.architecture
             stored = None if architecture is None else asdict(architecture)
-            state = TrainingState(self.position, tensors, stored, describe_data(self.splits))
+            recipe = self.recipe.model_dump(mode="json")
+            state = TrainingState(self.position, tensors, stored, self._data_at_start, recipe)
             save_state(self.run / STATE_FILE, state)
 
     @cached_property

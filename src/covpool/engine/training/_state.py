@@ -5,6 +5,7 @@ the state does not hold them.
 """
 
 import os
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,31 +73,38 @@ class TrainingState:
         tensors: Weights, optimizer state and scaler, from `collect`.
         network: The architecture, from which `rebuild` makes the network; None if the file does not have it.
         data: The data of the training, from `describe_data`; empty if the file does not have it.
+        recipe: The recipe of the training, as values that JSON can hold; None if the file does not have it.
     """
 
     position: TrainingPosition
     tensors: dict[str, Any]
     network: dict[str, Any] | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    recipe: dict[str, Any] | None = None
 
 
 def save_state(path: Path, state: TrainingState) -> None:
     """Write a state. After a crash, the file is either the old one or the new one."""
-    about = {"progress": vars(state.position), "network": state.network, "data": state.data}
+    about = {name: getattr(state, name) for name in ("network", "data", "recipe")} | {"progress": vars(state.position)}
     with replacing(path) as partial:
         torch.save({"format": FORMAT, **about, **state.tensors}, partial)
 
 
 def load_state(path: Path) -> TrainingState:
-    """Read a state that `save_state` wrote. No code in the file is executed."""
+    """Read a state that `save_state` wrote, and check its checksums. No code in the file is executed."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no saved state {os.fspath(path)}: nothing to resume")
     try:
+        with zipfile.ZipFile(path) as archive:  # torch.load does not compare the checksums
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(damaged)
         contents: dict[str, Any] = torch.load(path, "cpu", weights_only=True)
         number = contents.pop("format")
     except Exception as error:  # torch raises many types for a damaged file
         raise CovpoolError(
-            f"{os.fspath(path)} is damaged, or is not the state of a training: start the run again"
+            f"{os.fspath(path)} is damaged, or is not the state of a training: start a new run; "
+            "init.weights=RUN/last.safetensors starts from the weights of this one"
         ) from error
     if number != FORMAT:
         raise CovpoolError(
@@ -104,7 +112,8 @@ def load_state(path: Path) -> TrainingState:
             "wrote it"
         )
     position, network, data = contents.pop("progress"), contents.pop("network", None), contents.pop("data", {})
-    return TrainingState(TrainingPosition(**position), contents, network, data)
+    recipe = contents.pop("recipe", None)
+    return TrainingState(TrainingPosition(**position), contents, network, data, recipe)
 
 
 def collect(

@@ -12,7 +12,7 @@ from covpool._progress import OnProgress, discard
 from covpool.data import Images
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import summarize_scores
-from covpool.engine.training import BEST_CHECKPOINT
+from covpool.engine.training import BEST_CHECKPOINT, RunLock
 from covpool.studies.fit._compare import Comparison, OnNote
 from covpool.studies.fit._features import TappedBackbone
 from covpool.studies.fit._files import FitResult, check_folder, save_fit
@@ -52,6 +52,12 @@ def run_fit(settings: Fit, *, on_progress: OnProgress = discard, on_note: OnNote
     begin = time.perf_counter()
     settings = _resolved(settings)
     check_folder(settings.folder)
+    with RunLock(settings.folder):
+        check_folder(settings.folder)
+        return _fit(settings, begin, on_progress, on_note)
+
+
+def _fit(settings: Fit, begin: float, on_progress: OnProgress, on_note: OnNote) -> FitResult:
     splits = open_data(settings.data)
     _check_training_images(splits.train, settings)
     backbone = TappedBackbone(settings, torch.device(settings.device))

@@ -7,8 +7,8 @@ from typing import Literal
 from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import LOG_FILE, Event, ignore, read_log, train
-from covpool.recipe import RECIPE_FILE, Devices, Recipe, read_recipe
+from covpool.engine.training import LOG_FILE, Event, changed_settings, ignore, read_log, train
+from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
 from covpool.studies.sweep._axes import Point, grid, read_axes
 
 Status = Literal["finished", "failed"]
@@ -133,11 +133,12 @@ def _train(one: PlannedTraining, on_event: Callable[[Event], None]) -> Outcome:
 
 def _check_same(one: PlannedTraining) -> None:
     """Refuse a folder that holds a training with other settings."""
-    if (one.run / RECIPE_FILE).is_file() and _essence(read_recipe(one.run / RECIPE_FILE)) != _essence(one.recipe):
+    if not (one.run / RECIPE_FILE).is_file():
+        return
+    kept = read_recipe(one.run / RECIPE_FILE)
+    if changed_settings(kept, one.recipe) or _root(kept) != _root(one.recipe):
         raise CovpoolError(f"{one.run} holds a training with other settings: name another --out, or remove it")
 
 
-def _essence(recipe: Recipe) -> Recipe:
-    """Return the recipe without the settings that its result does not depend on."""
-    data = {"root": str(Path(recipe.data.root).expanduser().resolve()), "workers": 0}
-    return recipe.changed(data=data, devices=Devices(), train={"log_every": 1, "save_every": 0})
+def _root(recipe: Recipe) -> Path:
+    return Path(recipe.data.root).expanduser().resolve()

@@ -1,0 +1,54 @@
+"""Ctrl-C on the command line: the first one stops a command, the next one ends the program at once."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NoReturn
+
+INTERRUPTED = 130  # exit code; shells report it after Ctrl-C
+SHOW_CURSOR = "\x1b[?25h"  # progress bars hide it
+
+
+class Interrupts:
+    """The handler of Ctrl-C.
+
+    Attributes:
+        asked: Whether the user has asked to stop, so that the next Ctrl-C ends the program at once. Files are written
+            completely or not at all, so nothing is damaged.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._process = os.getpid()
+
+    def install(self) -> None:
+        """Handle Ctrl-C from here on, unless the program was told to ignore it."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            self.end()
+        self.asked = True
+        raise KeyboardInterrupt
+
+    def watching(self, on_event: Callable[[Mapping[str, Any]], None]) -> Callable[[Mapping[str, Any]], None]:
+        """Wrap the receiver of a training's events: the training itself takes the first Ctrl-C, and saves."""
+
+        def watch(event: Mapping[str, Any]) -> None:
+            self.asked = self.asked or event["event"] == "stopping"
+            on_event(event)
+
+        return watch
+
+    def end(self) -> NoReturn:
+        """End the program without waiting for threads, workers or libraries."""
+        if os.getpid() == self._process:
+            cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
+            os.write(2, f"{cursor}\nstopped\n".encode())
+        os._exit(INTERRUPTED)
+
+
+interrupts = Interrupts()
