@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from covpool._errors import CovpoolError
+
+if TYPE_CHECKING:
+    from covpool.data import Data
 
 Device = Annotated[str, typer.Option(help="Device to run on: cpu or cuda. The default is the GPU if there is one.")]
 Flip = Annotated[bool, typer.Option(help="Average the scores of each image and its flipped copy.")]
@@ -44,6 +48,21 @@ def split_data(asked: str) -> tuple[str, str]:
 
     name, colon, root = asked.partition(":")
     return (name, root) if colon and name in list_sets() else ("", asked)
+
+
+def read_data(asked: str, **settings: Any) -> "Data":
+    """Return the settings of the data set NAME:FOLDER or FOLDER; a folder without test images is tested on val.
+
+    Args:
+        asked: The data set as it is typed.
+        settings: Further settings of the data.
+    """
+    from covpool.data import Data
+
+    name, root = split_data(asked)
+    only_val = (Path(root) / "val").is_dir() and not (Path(root) / "test").is_dir()
+    given = {"name": name} if name else {}
+    return Data(**{"root": root, "test_on": "val" if only_val else "test", **given, **settings})
 
 
 @contextmanager

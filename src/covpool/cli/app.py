@@ -14,7 +14,7 @@ from covpool.cli._errors import readable_errors
 from covpool.cli._help import with_help
 
 COMMANDS = (
-    *("fit", "train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
+    *("fit", "advise", "train", "eval", "predict", "report", "sweep", "probe", "embed", "neighbours"),
     *("list", "show", "convert", "export", "bench", "demo", "doctor"),
 )
 GROUPS = ("paper",)  # commands with subcommands of their own

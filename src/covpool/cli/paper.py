@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from covpool.cli._claims import claims_command
 from covpool.cli._errors import readable_errors
 from covpool.cli._help import with_help
 from covpool.cli._output import say, table
@@ -59,6 +60,6 @@ def _show(name: str) -> None:
     say(Console(), f"{item.name}: {item.title}")
 
 
-SUBCOMMANDS: dict[str, Callable[..., None]] = {"table": _table, "figure": _figure}
+SUBCOMMANDS: dict[str, Callable[..., None]] = {"table": _table, "figure": _figure, "claims": claims_command}
 for name, command in SUBCOMMANDS.items():
     app.command(name)(with_help(readable_errors(command)))

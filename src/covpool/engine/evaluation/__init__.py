@@ -8,6 +8,7 @@ from covpool.engine.evaluation._evaluate import fused_scores as fused_scores
 from covpool.engine.evaluation._intervals import Interval as Interval
 from covpool.engine.evaluation._intervals import paired_bootstrap as paired_bootstrap
 from covpool.engine.evaluation._intervals import wilson as wilson
+from covpool.engine.evaluation._metrics import calibration_error as calibration_error
 from covpool.engine.evaluation._predict import Prediction as Prediction
 from covpool.engine.evaluation._predict import predict as predict
 from covpool.engine.evaluation._representations import represent as represent
@@ -19,6 +20,7 @@ from covpool.engine.evaluation._submission import write_submission as write_subm
 from covpool.engine.evaluation._summary import ClassAccuracy as ClassAccuracy
 from covpool.engine.evaluation._summary import Evaluation as Evaluation
 from covpool.engine.evaluation._summary import summarize_scores as summarize_scores
+from covpool.engine.evaluation._svm import fit_svm as fit_svm
 from covpool.engine.evaluation._tensor_cache import cached as cached
 from covpool.engine.evaluation._tensor_cache import file_digest as file_digest
 from covpool.engine.evaluation._tensor_cache import file_marks as file_marks

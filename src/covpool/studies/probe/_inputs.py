@@ -65,7 +65,7 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
     convex = settings.classifier == "logistic"
     heads = {}
     for label, (name, options) in chosen_pools(settings).items():
-        width = _width(name, settings.reduce_to, channels) if convex else settings.reduce_to or None
+        width = width_of(name, settings.reduce_to, channels) if convex else settings.reduce_to or None
         options = {"reduce_kind": "linear" if convex else "conv_bn_relu", **options}
         heads[label] = HeadSpec(name, options, channels, backbone.layout, width, classes)
     for label, head in heads.items():
@@ -76,7 +76,7 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
     return heads
 
 
-def _width(pool: str, wanted: int, channels: int) -> int | None:
+def width_of(pool: str, wanted: int, channels: int) -> int | None:
     """Return the channels after the PCA; None for all channels, as for pools with one number per channel."""
     width = min(wanted, WIDEST.get(pool, wanted))
     return width if 0 < width < channels and pool_info(pool).size != "c" else None

@@ -1,0 +1,169 @@
+"""`covpool paper claims`: the claims of the paper, tested on frozen features."""
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from covpool._errors import CovpoolError
+from covpool.cli._bars import counting_bar
+from covpool.cli._options import Device, chosen_device, read_data
+from covpool.cli._output import make_folder, say, table
+
+if TYPE_CHECKING:
+    from covpool.studies.claims import Arm, Claim, Row, Subject
+
+WORKERS = 8  # processes that read images
+
+
+def claims_command(
+    numbers: list[int] | None = None,
+    *,
+    run: bool = False,
+    data: Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")] = None,
+    weights: str = "",
+    seconds: float = 600.0,
+    records: Path | None = None,
+    json: bool = False,
+    page: Path | None = None,
+    plots: Path | None = None,
+    device: Device = "",
+) -> None:
+    """Show which claims of the paper hold on frozen features, by recorded experiments.
+
+    Examples: covpool paper claims; covpool paper claims 4 (its comparisons); covpool paper claims --run --data
+    cub200=FOLDER --weights FILE --records mine (runs what has no record yet; repeat the command to continue).
+
+    Args:
+        numbers: Numbers of claims. The default is all.
+        run: Run the experiments without a record, most important first, and append their records.
+        data: Data set to run on and its folder, as in cub200=/data/cub. Can be given several times.
+        weights: File with the weights of MobileNetV2. The default downloads them.
+        seconds: Time after which no experiment begins.
+        records: Folder of the records. The default is that of the records that come with covpool; --run needs one.
+        json: Print the scoreboard as JSON.
+        page: Update the tables of this Markdown page from the records.
+        plots: Draw the plots into this folder.
+    """
+    from covpool.studies.claims import (
+        CLAIMS,
+        make_page,
+        plot_claims,
+        read_claims,
+        records_folder,
+        scoreboard,
+        update_page,
+    )
+
+    chosen = _chosen(numbers)
+    console = Console()
+    if run:
+        _run(chosen, data or [], weights, seconds, records, device, console)
+    elif data or weights:
+        raise CovpoolError("--data and --weights are for --run; without it, records are shown: add --run")
+    results = read_claims(records or records_folder())
+    rows = scoreboard(results, chosen)
+    if page is not None:
+        page.write_text(update_page(page.read_text(), make_page(scoreboard(results, CLAIMS), results)))
+    if plots is not None:
+        plot_claims(results, make_folder(plots / "x").parent)
+    if json:
+        typer.echo(json_format.dumps([row.as_json() for row in rows]))
+    elif numbers:
+        for row in rows:
+            _show(row, console)
+    else:
+        _scoreboard(rows, list(results), console)
+
+
+def _chosen(numbers: list[int] | None) -> "list[Claim]":
+    from covpool.studies.claims import CLAIMS
+
+    known = [claim.number for claim in CLAIMS]
+    unknown = [number for number in numbers or [] if number not in known]
+    if unknown:
+        raise CovpoolError(f"there is no claim {unknown[0]}; the claims are {sorted(known)}")
+    return [claim for claim in CLAIMS if not numbers or claim.number in numbers]
+
+
+def _run(
+    claims: "list[Claim]", data: list[str], weights: str, seconds: float, records: Path | None, device: str,
+    console: Console,
+) -> None:  # fmt: skip
+    import time
+
+    import torch
+
+    from covpool.bench import environment
+    from covpool.studies.claims import CLAIMS, Runner, Views, plan, read_claims, run_arms
+
+    if records is None or not data:
+        raise CovpoolError("--run needs --records FOLDER and --data NAME=FOLDER, as in --data cub200=/data/cub")
+    place = torch.device(chosen_device(device))
+    where = environment(place, 0)
+    subjects = [_subject(asked, weights) for asked in data]
+    records.mkdir(parents=True, exist_ok=True)
+    calibrated = frozenset(
+        arm.name for claim in CLAIMS for one in claim.comparisons if one.measure == "calibration" for arm in one.arms
+    )
+    begin = time.monotonic()
+
+    def failed(arm: "Arm", error: Exception) -> None:
+        say(console, f"{arm.name}: failed: {type(error).__name__}: {error}")
+
+    for subject in subjects:
+        arms = plan(claims, read_claims(records).get(subject.name, {}))
+        path = records / f"claims_{subject.name.replace('-', '')}.jsonl"
+        done = 0
+        with counting_bar(console, f"{subject.name}") as on_progress:
+            if arms:
+                runner = Runner(Views(subject, place, on_progress), calibrated)
+                for result in run_arms(runner, arms, seconds - (time.monotonic() - begin), failed):
+                    done += 1
+                    on_progress(f"{subject.name}, {result.arm}", done, len(arms))
+                    with path.open("a") as file:
+                        file.write(json_format.dumps({**where, **result.as_json()}) + "\n")
+        say(console, f"{subject.name}: {done} of {len(arms)} missing experiments done; records: {path}")
+
+
+def _subject(asked: str, weights: str) -> "Subject":
+    from covpool.studies.claims import Subject
+
+    name, equals, folder = asked.partition("=")
+    if not equals or not name or not folder:
+        raise CovpoolError(f"--data must be NAME=FOLDER, as in cub200=/data/cub; got {asked!r}")
+    return Subject(name, read_data(folder, workers=WORKERS), weights=weights)
+
+
+def _scoreboard(rows: "list[Row]", names: list[str], console: Console) -> None:
+    headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
+    cells = [
+        (
+            str(row.claim.number),
+            row.claim.text,
+            *(cell for name in names for cell in (row.verdict(name), row.counts(name))),
+        )
+        for row in rows
+    ]
+    made = table(headings, cells, left=len(headings))
+    made.caption = "hold: comparisons that hold, of those with records; `covpool paper claims NUMBER` shows them"
+    console.print(made)
+
+
+def _show(row: "Row", console: Console) -> None:
+    say(console, f"{row.claim.number}. {row.claim.text}")
+    if row.claim.paper:
+        say(console, f"The paper: {row.claim.paper}.")
+    for name, findings in row.findings.items():
+        cells = []
+        for finding in findings:
+            difference, interval = finding.difference, finding.interval
+            told = "-"
+            if difference is not None and interval is not None:
+                told = f"{100 * difference:+.1f} ({100 * interval[0]:+.1f} to {100 * interval[1]:+.1f})"
+            cells.append((finding.comparison.text, told, finding.verdict))
+        console.print(table(("prediction", "points, 95 %", "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
+    if row.claim.remark:
+        say(console, row.claim.remark)

@@ -1,0 +1,150 @@
+"""The part of the page on evidence that is made from the records."""
+
+from collections.abc import Sequence
+
+import torch
+
+from covpool._errors import CovpoolError
+from covpool.studies.claims._arm import Arm
+from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
+from covpool.studies.claims._records import ArmResult, Results
+from covpool.studies.claims._scoreboard import Row
+from covpool.studies.claims._verdict import Finding, paired_interval
+
+BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"
+NOTHING = "-"
+Cells = Sequence[str]
+
+
+def update_page(text: str, made: str) -> str:
+    """Replace the part of a page between its two marks.
+
+    >>> update_page(f"a {BEGIN} old {END} b", "new") == f"a {BEGIN}\\n\\nnew\\n\\n{END} b"
+    True
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise CovpoolError(f"the page must have the lines {BEGIN} and {END}; one is missing: add both")
+    return f"{before}{BEGIN}\n\n{made.strip()}\n\n{END}{after}"
+
+
+def make_page(rows: Sequence[Row], results: Results) -> str:
+    """Write the scoreboard, the tables of the sweeps, and a section for every claim, in Markdown."""
+    names = list(results)
+    board = [
+        [str(row.claim.number), row.claim.text]
+        + [cell for name in names for cell in (row.verdict(name), _held(row, name))]
+        for row in rows
+    ]
+    headings = ["", "claim", *(cell for name in names for cell in (name, "comparisons that hold"))]
+    parts = ["## Scoreboard", _table(headings, board), "## The sweeps", _sweeps(results)]
+    parts += ["## Claim by claim", *(_section(row, names) for row in rows)]
+    return "\n\n".join(parts)
+
+
+def _held(row: Row, name: str) -> str:
+    counted = row.counts(name)
+    return NOTHING if counted.endswith("of 0") else counted
+
+
+def _section(row: Row, names: Sequence[str]) -> str:
+    claim = row.claim
+    lines = [f"### {claim.number}. {claim.title[0].upper()}{claim.title[1:]}", f"{claim.text}"]
+    lines += [f"The paper: {claim.paper}."] if claim.paper else []
+    if claim.comparisons:
+        found = zip(*(row.findings[name] for name in names), strict=True) if names else []
+        body = [
+            [findings[0].comparison.text, *(cell for finding in findings for cell in _cells(finding))]
+            for findings in found
+        ]
+        headings = ["prediction", *(cell for name in names for cell in (f"{name}: points, 95 %", "verdict"))]
+        lines.append(_table(headings, body))
+    lines += [claim.remark] if claim.remark else []
+    lines += [f"```\n{command(claim)}\n```"] if claim.comparisons else []
+    return "\n\n".join(lines)
+
+
+def command(claim: Claim) -> str:
+    """Return the command that repeats the experiments of a claim."""
+    return f"covpool paper claims {claim.number} --run --records mine --data cub200=FOLDER --weights FILE"
+
+
+def _cells(finding: Finding) -> tuple[str, str]:
+    if finding.interval is None or finding.difference is None:
+        return NOTHING, finding.verdict
+    low, high = finding.interval
+    points = f"{100 * finding.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return points, finding.verdict
+
+
+def _sweeps(results: Results) -> str:
+    """Tables of accuracies along one setting, and of the gain over average pooling."""
+    avg, isqrt = Arm(pool="avg"), Arm(pool="isqrt")
+    powers = [(f"{alpha:g}", Arm(pool=f"mpn:alpha={alpha}")) for alpha in ALPHAS]
+    powers += [("0.5", Arm(pool="mpn")), ("1 (plain covariance)", Arm(pool="cov"))]
+    steps = [(str(n), Arm(pool=f"isqrt:iterations={n}")) for n in ITERATIONS]
+    steps += [("5", isqrt), ("exact (MPN-COV)", Arm(pool="mpn"))]
+    pairs = {
+        "image size, px": [
+            (str(size), Arm(pool="isqrt", size=size), Arm(pool="avg", size=size)) for size in sorted((*SIZES, 224))
+        ],
+        "images per class": [
+            (str(count or "all"), Arm(pool="isqrt", per_class=count), Arm(pool="avg", per_class=count))
+            for count in (*PER_CLASS, 0)
+        ],
+        "channels": [(str(width), Arm(pool="isqrt", width=width), avg) for width in WIDTHS],
+    }  # fmt: skip
+    tables = [
+        _accuracies("alpha", sorted(powers, key=lambda row: float(row[0].split()[0])), results),
+        _accuracies("N", sorted(steps, key=lambda row: float(row[0]) if row[0].isdigit() else 99), results),
+        *(_gains(what, rows, results) for what, rows in pairs.items()),
+    ]
+    return "\n\n".join(table for table in tables if table)
+
+
+def _accuracies(what: str, rows: Sequence[tuple[str, Arm]], results: Results) -> str:
+    names = list(results)
+    body = [
+        [label, *(_percent(results[name].get(arm.name)) for name in names)]
+        for label, arm in rows
+        if any(arm.name in results[name] for name in names)
+    ]
+    return _table([what, *(f"{name}, top-1 %" for name in names)], body) if body else ""
+
+
+def _gains(what: str, rows: Sequence[tuple[str, Arm, Arm]], results: Results) -> str:
+    names, body = list(results), []
+    for label, first, second in rows:
+        cells = [cell for name in names for cell in _gain_cells(results[name], first, second)]
+        if set(cells) != {NOTHING}:
+            body.append([label, *cells])
+    headings = [what, *(cell for name in names for cell in (f"{name}: avg %", "isqrt %", "gain, 95 %"))]
+    return _table(headings, body) if body else ""
+
+
+def _gain_cells(arms: dict[str, ArmResult], first: Arm, second: Arm) -> Cells:
+    found = gain(arms, first, second)
+    if found is None:
+        return (NOTHING,) * 3
+    (low, high), a, b = found
+    return f"{100 * b:.1f}", f"{100 * a:.1f}", f"{100 * (a - b):+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def gain(arms: dict[str, ArmResult], first: Arm, second: Arm) -> tuple[tuple[float, float], float, float] | None:
+    """Return the paired interval of the difference of two arms over all recorded seeds, and both mean accuracies."""
+    seeds = [seed for seed in range(10) if {first.with_seed(seed).name, second.with_seed(seed).name} <= arms.keys()]
+    seeds = seeds if first.is_random or second.is_random else seeds[:1]
+    if not seeds:
+        return None
+    a, b = (torch.stack([arms[arm.with_seed(s).name].answers.right for s in seeds]) for arm in (first, second))
+    return paired_interval(a - b), float(a.mean()), float(b.mean())
+
+
+def _percent(result: ArmResult | None) -> str:
+    return NOTHING if result is None else f"{100 * result.top1:.1f}"
+
+
+def _table(headings: Cells, rows: Sequence[Cells]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

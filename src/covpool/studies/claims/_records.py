@@ -1,0 +1,100 @@
+"""The record of an arm on a data set, as a line of a file of JSON lines."""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import covpool
+from covpool._errors import CovpoolError
+from covpool.engine.training import read_log
+from covpool.studies.claims._verdict import Answers, unpack
+
+SUITE = "claims"
+PATTERN = "claims_*.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """The result of an arm.
+
+    Attributes:
+        data: Name of the data set.
+        arm: Name of the arm.
+        top1: Accuracy on the test images.
+        images: Number of test images.
+        right: Which test images are classified correctly, packed by `pack`.
+        confidence: Probability of the predicted class in steps of 1 / 255, a byte per image in base64; for the arms
+            whose calibration is compared.
+        calibration_error: Expected calibration error; None for scores that are not log-probabilities.
+        held_out: Accuracy on held-out training images at the chosen penalty; None without a choice.
+        penalty: Chosen penalty of logistic regression.
+        penalties_tried: Cross-validated accuracy by penalty.
+        converged: Whether logistic regression reached its tolerance.
+        length: Length of the vectors.
+        ms_per_image: Time of reduction and pool, per test image.
+        seconds: Time of the arm without its feature maps.
+        spectra: Histograms of eigenvalues by what was done to them, for an arm that has no accuracy.
+    """
+
+    data: str
+    arm: str
+    top1: float = 0.0
+    images: int = 0
+    right: str = ""
+    confidence: str = ""
+    calibration_error: float | None = None
+    held_out: float | None = None
+    penalty: float | None = None
+    penalties_tried: dict[str, float] = field(default_factory=dict)
+    converged: bool = True
+    length: int = 0
+    ms_per_image: float | None = None
+    seconds: float = 0.0
+    spectra: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as a line of the file, without what is not set."""
+        told = {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+        return {"suite": SUITE, **told}
+
+    @property
+    def answers(self) -> Answers:
+        """What the arm answered on the test images."""
+        levels = np.frombuffer(base64.b64decode(self.confidence), np.uint8).astype(np.float64) / 255
+        return Answers(unpack(self.right, self.images), torch.from_numpy(levels))
+
+
+Results = dict[str, dict[str, ArmResult]]  # by the name of the data set, then of the arm
+
+
+def read_claims(folder: Path) -> Results:
+    """Read all records of claims in a folder. Of several records of an arm, the last one counts."""
+    names = [field.name for field in fields(ArmResult)]
+    found: Results = {}
+    for path in sorted(folder.glob(PATTERN)):
+        for line in read_log(path):
+            if line.get("suite") != SUITE:
+                continue
+            if "data" not in line or "arm" not in line:
+                raise CovpoolError(f"a record in {path} must have data and arm; got {str(line)[:80]}: remove it")
+            result = ArmResult(**{name: line[name] for name in names if name in line})
+            found.setdefault(result.data, {})[result.arm] = result
+    return found
+
+
+def records_folder() -> Path:
+    """The folder of the records that come with covpool: in the package, or in the source tree."""
+    package = Path(covpool.__file__).parent
+    installed = package / "results"
+    return installed if installed.is_dir() else package.parents[1] / "results"
+
+
+def pack_confidence(values: Iterable[float]) -> str:
+    """Write probabilities as bytes in base64."""
+    levels = np.rint(255 * np.asarray(list(values))).astype(np.uint8)
+    return base64.b64encode(levels.tobytes()).decode()

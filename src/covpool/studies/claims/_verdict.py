@@ -1,0 +1,165 @@
+"""The rule of verdicts.
+
+A comparison is a difference of accuracies (or of calibration errors) on the same test images, with its paired 95 %
+interval. Test images are resampled. Where the training images or weights are random, seeds are resampled too; with
+fewer than five seeds a t-interval over seeds is computed as well, and the wider of the two counts.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from covpool.engine.evaluation import Interval, paired_bootstrap
+from covpool.studies.claims._arm import Arm
+
+MARGIN = 0.01  # "as good", "agrees" and "flat" mean within one point
+MANY_SEEDS = 5  # from which the bootstrap over seeds counts alone
+T = {2: 12.706, 3: 4.303, 4: 3.182}  # 97.5 % quantile of Student's t by number of seeds
+DRAWS = 1000  # resamples of a calibration error
+BINS = 15  # of the calibration error
+
+Rule = Literal["better", "as good", "agrees"]
+Verdict = Literal["confirmed", "not confirmed at this scale", "contradicted", "not tested"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference that a claim predicts.
+
+    Attributes:
+        text: The prediction in words.
+        terms: Weights and arms; the difference is their weighted sum of accuracies.
+        rule: What the claim predicts about the difference.
+        seeds: Seeds of the random arms.
+        measure: Accuracy, or the calibration error with its sign changed, so that more is better for both.
+    """
+
+    text: str
+    terms: tuple[tuple[int, Arm], ...]
+    rule: Rule = "better"
+    seeds: tuple[int, ...] = (0,)
+    measure: Literal["accuracy", "calibration"] = "accuracy"
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """All arms with all seeds, each once."""
+        return tuple(dict.fromkeys(arm.with_seed(seed) for seed in self.seeds for _, arm in self.terms))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What an arm answered on the test images.
+
+    Attributes:
+        right: 1 for a correct prediction, (n,).
+        confidence: Probability of the predicted class, (n,); empty if it is not recorded.
+    """
+
+    right: Tensor
+    confidence: Tensor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A comparison with its measured difference; both are None if an arm has no record."""
+
+    comparison: Comparison
+    difference: float | None
+    interval: Interval | None
+    verdict: Verdict
+
+
+def pack(right: Tensor) -> str:
+    """Write booleans (n,) as base64.
+
+    >>> unpack(pack(torch.tensor([True, False, True])), 3).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    return base64.b64encode(np.packbits(right.cpu().numpy()).tobytes()).decode()
+
+
+def unpack(text: str, count: int) -> Tensor:  # (count,)
+    """Read what `pack` wrote, as numbers 0 and 1."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=count)
+    return torch.from_numpy(bits).double()
+
+
+def judge(interval: Interval, rule: Rule) -> Verdict:
+    """Apply the rule to the interval of a difference.
+
+    "better" is confirmed above zero and contradicted below it. "as good" is confirmed above minus one point and
+    contradicted below it. "agrees" is confirmed inside one point on either side and contradicted outside.
+
+    >>> judge((0.002, 0.03), "better"), judge((-0.002, 0.03), "better"), judge((-0.002, 0.03), "as good")
+    ('confirmed', 'not confirmed at this scale', 'confirmed')
+    """
+    low, high = interval
+    if rule == "agrees":
+        holds, fails = low >= -MARGIN and high <= MARGIN, low > MARGIN or high < -MARGIN
+    else:
+        least = 0.0 if rule == "better" else -MARGIN
+        holds, fails = low > least, high < least
+    return "confirmed" if holds else "contradicted" if fails else "not confirmed at this scale"
+
+
+def examine(comparison: Comparison, answers: Mapping[str, Answers]) -> Finding:
+    """Compute a difference, its interval and the verdict from what the arms answered, by the name of the arm."""
+    if any(arm.name not in answers for arm in comparison.arms):
+        return Finding(comparison, None, None, "not tested")
+    if comparison.measure == "calibration":
+        difference, interval = _calibration(comparison, answers)
+    else:
+        contrast = torch.stack(
+            [
+                torch.stack([weight * answers[arm.with_seed(seed).name].right for weight, arm in comparison.terms])
+                for seed in comparison.seeds
+            ]
+        ).sum(1)  # (seeds, images)
+        difference, interval = float(contrast.mean()), paired_interval(contrast)
+    return Finding(comparison, difference, interval, judge(interval, comparison.rule))
+
+
+def paired_interval(contrast: Tensor) -> Interval:  # (seeds, images)
+    """The 95 % interval of the mean: over images and seeds, or over seeds alone where that is wider."""
+    low, high = paired_bootstrap(contrast, torch.zeros_like(contrast))
+    seeds = len(contrast)
+    if not 1 < seeds < MANY_SEEDS:
+        return low, high
+    means = contrast.mean(1)
+    half = T[seeds] * float(means.std()) / math.sqrt(seeds)
+    middle = float(means.mean())
+    return (middle - half, middle + half) if 2 * half > high - low else (low, high)
+
+
+def combine(findings: list[Finding]) -> Verdict:
+    """The verdict of a claim: contradicted if a part is, confirmed if every part is."""
+    verdicts = [finding.verdict for finding in findings]
+    if not verdicts or "not tested" in verdicts:
+        return "not tested"
+    if "contradicted" in verdicts:
+        return "contradicted"
+    return "confirmed" if set(verdicts) == {"confirmed"} else "not confirmed at this scale"
+
+
+def _calibration(comparison: Comparison, answers: Mapping[str, Answers]) -> tuple[float, Interval]:
+    """Minus the weighted sum of calibration errors, and its interval over resampled test images."""
+    generator = torch.Generator().manual_seed(0)
+    images = len(answers[comparison.arms[0].name].right)
+    weights = torch.ones(DRAWS + 1, images, dtype=torch.float64)  # the first row is the test set itself
+    for row in weights[1:]:
+        row[:] = torch.randint(images, (images,), generator=generator).bincount(minlength=images)
+    errors = torch.zeros(DRAWS + 1, dtype=torch.float64)
+    for weight, arm in comparison.terms:
+        found = answers[arm.name]
+        group = (found.confidence * BINS).long().clamp(max=BINS - 1)
+        gaps = torch.zeros(images, BINS, dtype=torch.float64)
+        gaps[torch.arange(images), group] = found.confidence - found.right
+        errors -= weight * (weights @ gaps).abs().sum(1) / images
+    low, high = errors[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return float(errors[0]), (low, high)
