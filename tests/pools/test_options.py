@@ -1,5 +1,6 @@
 """Options are checked by their annotations."""
 
+import inspect
 from typing import Literal
 
 import pytest
@@ -75,3 +76,9 @@ def test_a_pool_checks_its_own_options_and_the_common_ones(options: dict[str, ob
     assert Sized(4, size=2).out_features == 4
     with pytest.raises(CovpoolError, match=f"`{next(iter(options))}` must be"):
         Sized(4, **options)
+
+
+def test_the_signature_of_a_pool_lists_its_own_options_and_the_common_ones() -> None:
+    parameters = inspect.signature(Scaled).parameters
+    assert list(parameters)[:4] == ["in_features", "scale", "size", "layout"] and "groups" in parameters
+    assert (parameters["size"].default, parameters["size"].annotation) == (2, int)

@@ -1,5 +1,6 @@
 """Options of pools: how a method declares them, and their checks by annotation."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
@@ -54,6 +55,20 @@ def option_types(cls: type, base: type, *, extras: bool = False) -> dict[str, An
         except NameError:  # an annotation names something that is imported only for type checking
             continue
     return {key: hints.get(key, Any) for key in (*own_options(cls, base), *_keywords(common))}
+
+
+def signature(cls: type, base: type) -> inspect.Signature:
+    """Return the signature of a class with all its options, for help texts and editors.
+
+    >>> from covpool.pools import Pool
+    >>> "rank: int = 3" in str(signature(type("Mine", (Pool,), {"__annotations__": {"rank": int}, "rank": 3}), Pool))
+    True
+    """
+    _, features, *common, _ = inspect.signature(vars(base)["__init__"]).parameters.values()
+    kinds = option_types(cls, base)
+    keyword = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    own = [keyword(key, default=value, annotation=kinds[key]) for key, value in own_options(cls, base).items()]
+    return inspect.Signature([features, *own, *common])
 
 
 def _below(cls: type, base: type) -> list[type]:

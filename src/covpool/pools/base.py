@@ -16,7 +16,7 @@ from covpool.pools._grid import Positions, flatten_positions, for_each, resize_m
 from covpool.pools._kept_positions import pool_by_count, zero_vectors
 from covpool.pools._normalize import Normalize, make_normalization
 from covpool.pools._options import PositiveInt as PositiveInt
-from covpool.pools._options import check_options, declared_options, option_types, own_options
+from covpool.pools._options import check_options, declared_options, option_types, own_options, signature
 from covpool.pools._principal_axes import Summed
 from covpool.pools._reduction import Activation, ReduceKind, Reduction
 from covpool.pools._start_reductions import start_reductions
@@ -71,6 +71,7 @@ class Pool(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         parameters = inspect.signature(cls._pool).parameters
+        setattr(cls, "__signature__", signature(cls, Pool))  # noqa: B010
         cls.handles_mask, cls.handles_weights = "mask" in parameters, "weights" in parameters
         if cls.handles_weights and not cls.handles_mask:
             raise CovpoolError(f"{cls.__name__}._pool must take `mask` beside `weights`")

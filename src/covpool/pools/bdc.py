@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from covpool.ops import covariance, vech
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import register
 
 EPS = 1e-5  # under the root, in the unit of the scaled squared distances, as released: keeps its slope finite at zero
 
 
 @register("bdc", title="DeepBDC", order="2")
-class BrownianDistancePool(Pool):
+class BrownianDistancePool(TrianglePool):
     """The upper triangle of the double-centered matrix of distances between channels.
 
     Formula: z = vech(double centering of sqrt(exp(t) |x_k - x_l|^2 / n + 1e-5))
@@ -28,14 +28,8 @@ class BrownianDistancePool(Pool):
     torch.Size([2, 2080])
     """
 
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
-
     def _build(self) -> None:
         self.temperature = nn.Parameter(torch.tensor(math.log(0.5)))
-
-    def multiply_adds(self, n: int, c: int) -> float:
-        return n * c**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         x = x - x.mean(-1, keepdim=True)  # changes no distance, and less cancels in the next step

@@ -4,12 +4,12 @@ from torch import Tensor
 
 from covpool.ops import covariance, shrunk_covariance, vech
 from covpool.ops.shrinkage import Shrinkage
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import register
 
 
 @register("cov", title="Plain covariance pooling", order="2")
-class CovariancePool(Pool):
+class CovariancePool(TrianglePool):
     """The upper triangle of the covariance of the features over positions, without normalization.
 
     Formula: z = vech(Sigma)
@@ -24,12 +24,6 @@ class CovariancePool(Pool):
     normalizes = "covariance"
 
     shrinkage: Shrinkage | None = None
-
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
-
-    def multiply_adds(self, n: int, c: int) -> float:
-        return n * c**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.shrinkage is not None:

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from covpool._errors import CovpoolError
 from covpool.ops import covariance, vech
 from covpool.ops.positions import keep_positions, mean
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import register
 
 KERNEL = 3  # size of the convolution over channels, as released
 STRENGTH = 10  # a cosine of one lowers the rate by this much over log2 of the channels, as released
 
 
 @register("dropcov", title="DropCov", order="2")
-class DropoutCovariancePool(Pool):
+class DropoutCovariancePool(TrianglePool):
     """The upper triangle of the covariance, trained with channel dropout at a rate that adapts to the features.
 
     Formula: z = vech(cov(x m / (1 - p))) with a random channel mask m in training; z = vech(Sigma) in evaluation
@@ -43,17 +43,11 @@ class DropoutCovariancePool(Pool):
 
     rate: float | Literal["adaptive"] = "adaptive"
 
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
-
     def _build(self) -> None:
         adaptive = self.rate == "adaptive"
         if not adaptive and not (isinstance(self.rate, (int, float)) and 0 <= self.rate < 1):
             raise CovpoolError(f"`rate` must be 'adaptive' or in [0, 1); got {self.rate!r}")
         self.attention = nn.Conv1d(1, 1, KERNEL, padding=KERNEL // 2, bias=False) if adaptive else None
-
-    def multiply_adds(self, n: int, c: int) -> float:
-        return n * c**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.training:

@@ -8,11 +8,12 @@ from torch import Tensor
 from covpool.blocks.fb import Compensation, FactorizedBilinear
 from covpool.ops import covariance
 from covpool.ops.positions import keep_positions, mean
-from covpool.pools.base import Pool, PositiveInt, register
+from covpool.pools._scores import ScorePool
+from covpool.pools.base import register
 
 
 @register("fbn", title="FBN", order="2")
-class FactorizedBilinearPool(Pool):
+class FactorizedBilinearPool(ScorePool):
     """Class scores: a linear function of every position plus a quadratic form of low rank, averaged over positions.
 
     Formula: s_k = mean over positions of b_k + w_k^T x + |F_k x|^2
@@ -35,25 +36,15 @@ class FactorizedBilinearPool(Pool):
     (torch.Size([2, 5]), torch.Size([2, 4160]))
     """
 
-    output = "scores"
-
-    num_classes: PositiveInt = 1000
     rank: int = 20
     drop: float = 0.5
     self_terms: bool = True
     compensation: Compensation = "inverted"
 
-    def pooled_size(self, c: int) -> int:
-        return self.num_classes
-
     def _build(self) -> None:
         shared = ("rank", "drop", "self_terms", "compensation")
         options: dict[str, Any] = {name: getattr(self, name) for name in shared}
         self.layer = FactorizedBilinear(self.channels[0], self.num_classes, **options)
-
-    def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        """Return the mean and all second moments of the features, (b, c + c^2); arguments as in `forward`."""
-        return self._apply_method(_moments, (features,), mask, weights)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c * (self.rank + 1) * self.num_classes
@@ -62,7 +53,7 @@ class FactorizedBilinearPool(Pool):
         x, w = keep_positions(x.to(self.layer.weight.dtype), mask, weights)
         return self.layer(x.mT, w)
 
-
-def _moments(x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-    moment = covariance(x, mask=mask, weights=weights, centered=False)
-    return torch.cat((mean(*keep_positions(x, mask, weights)), moment.flatten(1)), 1)
+    def _represent(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        """Return the mean and all second moments of the features, (b, c + c^2)."""
+        moment = covariance(x, mask=mask, weights=weights, centered=False)
+        return torch.cat((mean(*keep_positions(x, mask, weights)), moment.flatten(1)), 1)

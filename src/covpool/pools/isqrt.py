@@ -6,12 +6,12 @@ from covpool.kernels.precision import Precision
 from covpool.ops import isqrt_covariance, shrunk_covariance, sqrtm_newton_schulz, vech
 from covpool.ops.shrinkage import Shrinkage
 from covpool.ops.sqrtm_newton_schulz import Prenorm
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, PositiveInt, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import PositiveInt, register
 
 
 @register("isqrt", title="iSQRT-COV", order="2")
-class IterativeSquareRootPool(Pool):
+class IterativeSquareRootPool(TrianglePool):
     """The upper triangle of the square root of the covariance by Newton-Schulz iteration.
 
     Formula: z = vech(sqrt(t) Y_N(Sigma / t))
@@ -40,9 +40,6 @@ class IterativeSquareRootPool(Pool):
     postcomp: bool = True
     precision: Precision | None = None
     shrinkage: Shrinkage | None = None
-
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + (3 * self.iterations - 3) * min(n, c) ** 3

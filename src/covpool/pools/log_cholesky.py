@@ -7,14 +7,14 @@ from torch import Tensor
 from covpool.ops import covariance, log_cholesky, vech
 from covpool.ops.log_cholesky import check_eps
 from covpool.ops.positions import keep_positions, zero_if_empty
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import register
 
 Coordinates = Literal["tangent", "coordinates"]
 
 
 @register("log_cholesky", title="Log-Cholesky (Cho-TMLR)", order="2")
-class LogCholeskyPool(Pool):
+class LogCholeskyPool(TrianglePool):
     """The Cholesky factor of the covariance with the logarithm of its diagonal, column by column.
 
     Formula: z = vech(strict(L) + strict(L)^T + 2 log diag(L)), L L^T = Sigma + e I
@@ -39,9 +39,6 @@ class LogCholeskyPool(Pool):
     form: Coordinates = "tangent"
     eps: float = 1e-6
     relative: bool = True
-
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
 
     def _build(self) -> None:
         check_eps(self.eps)

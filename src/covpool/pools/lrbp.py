@@ -6,14 +6,15 @@ from torch import Tensor, nn
 from covpool._errors import CovpoolError
 from covpool.ops import covariance, product, signed_power
 from covpool.pools._descriptors import check_descriptors
-from covpool.pools.base import Pool, PositiveInt, register
+from covpool.pools._scores import ScorePool
+from covpool.pools.base import PositiveInt, register
 
 VGG_SCALE = 20000 / 784  # the released code divides by 20000 a sum over the 28 x 28 positions of VGG-16 at 448 pixels
 FACTOR_STD = 0.01
 
 
 @register("lrbp", title="LRBP", order="2")
-class LowRankBilinearPool(Pool):
+class LowRankBilinearPool(ScorePool):
     """Class scores: a quadratic form of low rank per class in the second moment of projected features.
 
     Formula: s_k = |U_k+^T X'|^2 - |U_k-^T X'|^2 + b_k, X' = P^T X
@@ -36,15 +37,9 @@ class LowRankBilinearPool(Pool):
     (torch.Size([2, 5]), torch.Size([2, 100]))
     """
 
-    output = "scores"
-
-    num_classes: PositiveInt = 1000
     bottleneck: PositiveInt = 100
     rank: PositiveInt = 8
     sqrt_scale: float | None = VGG_SCALE
-
-    def pooled_size(self, c: int) -> int:
-        return self.num_classes
 
     def _build(self) -> None:
         if self.rank % 2:
@@ -56,10 +51,6 @@ class LowRankBilinearPool(Pool):
         nn.init.zeros_(self.projection.bias)
         self.factors = nn.Parameter(torch.randn(self.num_classes, self.bottleneck, self.rank) * FACTOR_STD)
         self.bias = nn.Parameter(torch.zeros(self.num_classes))
-
-    def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
-        """Return all second moments of the projected features, (b, bottleneck^2); arguments as in `forward`."""
-        return self._apply_method(self._moment, (features,), mask, weights)
 
     @torch.no_grad()
     def init_from(
@@ -82,15 +73,15 @@ class LowRankBilinearPool(Pool):
         return n * c * self.bottleneck + (n + self.num_classes) * self.bottleneck**2
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        moment = self._moment(x, mask=mask, weights=weights)
+        moment = self._represent(x, mask=mask, weights=weights)
         factors = self.factors.to(moment.dtype)
         positive, negative = factors.chunk(2, -1)
         # the forms are computed once per batch: a class then costs m^2 products per image instead of n m r
         forms = product(torch.cat((positive, -negative), -1), factors.mT).flatten(1)
         return product(moment, forms.mT) + self.bias.to(moment.dtype)
 
-    def _moment(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        """Return the mean outer product of the projected features, (b, bottleneck^2)."""
+    def _represent(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+        """Return all second moments of the projected features, (b, bottleneck^2)."""
         if mask is not None:
             x = torch.where(mask.unsqueeze(-1), x, 0)
         weight, bias = (p.to(x.dtype) for p in (self.projection.weight, self.projection.bias))

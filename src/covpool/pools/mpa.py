@@ -6,14 +6,14 @@ from typing import Literal
 from torch import Tensor
 
 from covpool.ops import RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, PositiveInt, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import PositiveInt, register
 
 Approximation = Literal["pade", "taylor"]
 
 
 @register("mpa", title="MPA-Lya, MTP-Lya", order="2")
-class PadeSquareRootPool(Pool):
+class PadeSquareRootPool(TrianglePool):
     """The upper triangle of the square root of the covariance by a rational or polynomial approximation.
 
     Formula: z = vech(sqrt(t) Q(Sigma / t)^-1 P(Sigma / t)), t = |Sigma|_F
@@ -37,9 +37,6 @@ class PadeSquareRootPool(Pool):
     degree: PositiveInt | None = None
     backward: RootBackward = "iterative"
     steps: PositiveInt = 8
-
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
 
     def _build(self) -> None:
         if self.approximation == "pade":

@@ -11,12 +11,12 @@ from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.ops.powm_eigh import Normalization, NullGradient, Threshold, check_options
 from covpool.ops.shrinkage import Shrinkage
 from covpool.ops.vn_mle_eigh import check_gamma
-from covpool.pools._vectorization import triangle
-from covpool.pools.base import Pool, register
+from covpool.pools._triangle import TrianglePool
+from covpool.pools.base import register
 
 
 @register("mpn", title="MPN-COV", order="2")
-class MatrixPowerPool(Pool):
+class MatrixPowerPool(TrianglePool):
     """The upper triangle of a power of the covariance, exact for any alpha.
 
     Formula: z = vech(Sigma^alpha)
@@ -58,9 +58,6 @@ class MatrixPowerPool(Pool):
         self.alpha = nn.Parameter(torch.tensor(float(alpha))) if learn_alpha else float(alpha)
         shared = ("normalization", "eps", "null_gradient")
         self.power_options: dict[str, Any] = {name: getattr(self, name) for name in shared}
-
-    def pooled_size(self, c: int) -> int:
-        return triangle(c)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 10 * c**3  # of the eigen-decomposition
