@@ -8,8 +8,7 @@ import torch
 import covpool
 from covpool.data._settings import Augment, Data
 from covpool.engine.training._build import build_network
-from covpool.recipe import json_schema, read_recipe, to_toml
-from covpool.recipe._check import check_recipe
+from covpool.recipe import check_recipe, json_schema, read_recipe, to_toml
 from covpool.recipe._schema import Model, Optimizer, Pool, Recipe, Schedule, Stage, Train
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -2,16 +2,20 @@
 
 import base64
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from covpool._check import require
 from covpool._errors import CovpoolError
 from covpool.demo._compare import CLAIMED, NAMES, Comparison, verdict
+from covpool.demo._encoders import CONTROLS, FIRST_ORDER
 from covpool.demo._packages import PACKAGES
-from covpool.demo._plot import plot_for_page, plot_png
 from covpool.io import replacing
-from covpool.report import render_page
+from covpool.report import COLORS, GRID, SETTINGS, TEXT, draw, render_page
 
 PLOT, PAGE = "demo.png", "demo.html"
+OPAQUE = ("#2568a8", "#c65a1e", "#2c8656", "#7a52b3")  # the page's colors in its light theme
 TEMPLATE = Path(__file__).parent / "demo.html.jinja"
 
 
@@ -26,10 +30,10 @@ def check_folder(out: Path) -> None:
 def write_results(out: Path, comparisons: Sequence[Comparison]) -> None:
     """Write the plot and the page of all comparisons that are finished."""
     out.mkdir(parents=True, exist_ok=True)
-    plot_png(comparisons, out / PLOT)
+    _plot_png(comparisons, out / PLOT)
     values = {
         "comparisons": comparisons,
-        "plots": [plot_for_page(comparison, f"accuracies{i}") for i, comparison in enumerate(comparisons)],
+        "plots": [_plot_for_page(comparison, f"accuracies{i}") for i, comparison in enumerate(comparisons)],
         "examples": [[_data_url(path) for path in comparison.task.examples] for comparison in comparisons],
         "claimed": CLAIMED,
         "claimed_name": NAMES[CLAIMED],
@@ -42,3 +46,37 @@ def write_results(out: Path, comparisons: Sequence[Comparison]) -> None:
 
 def _data_url(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _plot_png(comparisons: Sequence[Comparison], path: Path) -> None:
+    """Plot the accuracies of all comparisons side by side."""
+    matplotlib = require("matplotlib", "plots")
+    figure_class = require("matplotlib.figure", "plots").Figure
+    light = {TEXT: "#1d2126", GRID: "#d9dde1"}
+    with matplotlib.rc_context({key: light.get(value, value) for key, value in SETTINGS.items()}):
+        figure = figure_class(figsize=(7.2 * len(comparisons), 4.4), layout="constrained")
+        for axes, comparison in zip(figure.subplots(1, len(comparisons), squeeze=False)[0], comparisons, strict=True):
+            _plot_accuracies(axes, comparison, OPAQUE)
+            axes.set_title(comparison.task.title)
+        figure.savefig(path, dpi=110)
+
+
+def _plot_for_page(comparison: Comparison, name: str) -> str:
+    """Draw one comparison as SVG."""
+    return draw(name, partial(_plot_accuracies, comparison=comparison, colors=COLORS), about="Accuracy of every method")
+
+
+def _plot_accuracies(axes: Any, comparison: Comparison, colors: Sequence[str]) -> None:
+    """Plot every accuracy with its interval: first order, second order and controls in a color each."""
+    first, second, control = colors[:3]
+    for place, result in enumerate(comparison.results):
+        color = first if result.method == FIRST_ORDER else control if result.method in CONTROLS else second
+        axes.plot([100 * end for end in result.interval], [place, place], color=color, linewidth=2.5)
+        axes.plot(100 * result.accuracy, place, "o", color=color, markersize=8)
+        text = f"{result.name}: {100 * result.accuracy:.1f}"
+        at = (100 * result.accuracy, place)
+        axes.annotate(text, at, (0, 9), textcoords="offset points", ha="center", color=color)
+    axes.set_yticks([])
+    axes.margins(x=0.35)  # room for the text above the bars
+    axes.set_ylim(len(comparison.results) - 0.5, -0.9)
+    axes.set_xlabel(f"% of {comparison.tested:,} test {comparison.task.unit}; bar: 95 % interval")

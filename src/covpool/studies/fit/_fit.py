@@ -7,16 +7,19 @@ from typing import Any
 
 import torch
 
+import covpool
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, discard
 from covpool.data import Images
+from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
+from covpool.engine import compute_scores, with_progress
 from covpool.engine.evaluation import summarize_scores
 from covpool.engine.training import BEST_CHECKPOINT, RunLock
-from covpool.studies.fit._compare import Comparison, OnNote
+from covpool.models import Backbone, Network
+from covpool.studies.fit._compare import Comparison, FittedPool, OnNote
 from covpool.studies.fit._features import TappedBackbone
 from covpool.studies.fit._files import FitResult, check_folder, save_fit
-from covpool.studies.fit._network import build_network, score_test_set
 from covpool.studies.fit._settings import Fit
 
 
@@ -63,8 +66,11 @@ def _fit(settings: Fit, begin: float, on_progress: OnProgress, on_note: OnNote) 
     backbone = TappedBackbone(settings, torch.device(settings.device))
     comparison = Comparison(settings, backbone, splits.train, on_progress, on_note)
     fitted = comparison.run()
-    network = build_network(settings, backbone.features, fitted, len(splits.train.classes))
-    scores = score_test_set(network.to(backbone.device), splits.test, fitted.augment, settings, on_progress)
+    network = _build_network(settings, backbone.features, fitted, len(splits.train.classes))
+    batches = EvalBatches(
+        splits.test, fitted.augment, settings.data, batch_size=settings.batch_size, device=backbone.device
+    )
+    scores = compute_scores(network.to(backbone.device), with_progress(batches, "test images", on_progress))
     result = FitResult(
         network=network.cpu(),
         checkpoint=settings.folder / BEST_CHECKPOINT,
@@ -98,3 +104,29 @@ def _check_training_images(images: Images, settings: Fit) -> None:
             "every class must have two training images or more, because the penalty is chosen by cross-validation; "
             f"{images.classes[target]} of {settings.data.root} has {count}: add images, or remove the class"
         )
+
+
+def _build_network(settings: Fit, features: Backbone, fitted: FittedPool, classes: int) -> Network:
+    """Build the fitted network; `covpool.load` builds it again in the same way.
+
+    Args:
+        settings: The settings of the fit.
+        features: The backbone with its weights.
+        fitted: The pool and the classifier.
+        classes: Number of classes.
+    """
+    network = covpool.attach(
+        settings.backbone,
+        fitted.spec.name,
+        classes,
+        keep_last_stride=True,
+        levels=(fitted.tap.level,) if fitted.tap.level else (),
+        backbone_options=settings.backbone_options or None,
+        **fitted.spec.options,
+    )
+    known = features.state_dict()
+    network.features.load_state_dict({name: known[name] for name in network.features.state_dict()})
+    network.pool.load_state_dict(fitted.pool.state_dict())
+    classifier = fitted.chosen.classifier
+    network.classifier.load_state_dict({"weight": classifier.weights, "bias": classifier.bias})
+    return network.eval()
