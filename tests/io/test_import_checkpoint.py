@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -131,6 +132,30 @@ def mobilenet() -> State:
     return random_tensors({**shapes, **linear("classifier.1")})
 
 
+PYTORCHCV = [("conv1", "features.init_block.conv.conv"), ("bn1", "features.init_block.conv.bn"), ("fc", "output")]
+PYTORCHCV += [("layer_reduce_bn", "features.final_block.bn"), ("layer_reduce", "features.final_block.conv")]
+
+
+def in_pytorchcv(name: str) -> str:
+    """Their name for a tensor of a release."""
+    first, _, rest = name.partition(".")
+    if first in dict(PYTORCHCV):
+        return f"{dict(PYTORCHCV)[first]}.{rest}"
+    stage, unit, module, entry = re.match(r"layer(\d)\.(\d+)\.(\w+(?:\.\d)?)\.(\w+)$", name).groups()
+    kind = "conv" if module.startswith("conv") or module == "downsample.0" else "bn"
+    place = "identity_conv" if module.startswith("downsample") else f"body.conv{module[-1]}"
+    return f"features.stage{stage}.unit{int(unit) + 1}.{place}.{kind}.{entry}"
+
+
+def pytorchcv(model: str, channels: int) -> State:
+    return {in_pytorchcv(name): tensor for name, tensor in release(model, channels).items()}
+
+
+def as_release(s: State) -> State:
+    names = {in_pytorchcv(name): name for name in release("resnet18", 512)}
+    return {names[name]: tensor for name, tensor in s.items()}
+
+
 # --- the forwards ---------------------------------------------------------------------------------
 
 
@@ -162,6 +187,15 @@ def isqrt(x: Tensor, iterations: int = 5) -> Tensor:
 def head(s: State, x: Tensor, convolution: str, batch_norm: str, classifier: str, iterations: int = 5) -> Tensor:
     z = isqrt(bn(s, batch_norm, conv(s, convolution, x)).relu(), iterations)
     return F.linear(z, s[f"{classifier}.weight"], s[f"{classifier}.bias"])
+
+
+def drop_cov_head(s: State, x: Tensor) -> Tensor:
+    """In evaluation, DropCov is the plain covariance."""
+    x = bn(s, "layer_reduce_bn", conv(s, "layer_reduce", x)).relu().flatten(2)
+    x = x - x.mean(2, keepdim=True)
+    sigma = x @ x.mT / x.shape[2]
+    z = torch.cat([sigma[:, i, i:] for i in range(sigma.shape[1])], 1)
+    return F.linear(z, s["fc.weight"], s["fc.bias"])
 
 
 def three_layer_head(s: State, x: Tensor, *indices: int) -> Tensor:
@@ -326,6 +360,16 @@ CASES: dict[str, tuple[Callable[[], State], Callable[[State, Tensor], Tensor], s
         "A / G: resnet34",
     ),
     "G mobilenet_v2": (mobilenet, mobilenet_forward, "G: mobilenet_v2"),
+    "DropCov resnet18": (
+        lambda: {**release("resnet18", 512), **random_tensors({"eca_layer.conv.weight": (1, 1, 3)})},
+        lambda s, x: drop_cov_head(s, named_resnet(s, x)),
+        "G: resnet18 trained with DropCov",
+    ),
+    "pytorchcv resnet18": (
+        lambda: pytorchcv("resnet18", 512),
+        lambda s, x: head(as_release(s), named_resnet(as_release(s), x), *RELEASE),
+        "pytorchcv: isqrtcovresnet18",
+    ),
 }
 
 
@@ -459,6 +503,13 @@ def test_what_does_not_fit_a_known_layout_is_named(tmp_path: Path) -> None:
     state["conv1.weight"] = torch.ones(64, 3, 3, 3)
     message = refused(state, tmp_path / "x.pth")
     assert all(name in message for name in ("resnet18", "extra.weight", "layer1.1.bn2.bias", "conv1.weight"))
+    assert "with the names (conv1|bn1|layerd).* -> features.body.$1.*, layer_reduce.* -> pool.reduce" in message
+
+
+def test_the_stride_of_a_bottleneck_of_pytorchcv_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch.save(pytorchcv("resnet50", 2048), tmp_path / "foreign.pth")
+    assert import_checkpoint(tmp_path / "foreign.pth").origin.startswith("pytorchcv: isqrtcovresnet50")
+    assert "assuming the 3x3 one" in caplog.text
 
 
 def test_another_pooling_is_refused(tmp_path: Path) -> None:
@@ -469,13 +520,6 @@ def test_another_pooling_is_refused(tmp_path: Path) -> None:
 def test_a_network_without_classifier_is_refused(tmp_path: Path) -> None:
     state = {name: t for name, t in release("resnet18", 512).items() if not name.startswith("fc.")}
     assert "it has no classifier" in refused(state, tmp_path / "x.pth")
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("eca_layer.conv.weight", "DropCov"), ("features.init_block.conv.conv.weight", "pytorchcv")]
-)
-def test_other_code_bases_are_named(name: str, said: str, tmp_path: Path) -> None:
-    assert said in refused({**release("resnet18", 512), name: torch.ones(1, 1, 3)}, tmp_path / "x.pth")
 
 
 class Trap:

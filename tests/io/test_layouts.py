@@ -72,5 +72,5 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("state", [{}, names_of("resnet50"), names_of("squeezenet1_0"), names_of("mobilenet_v2")])
 def test_plain_backbones_are_not_taken_for_ours(state: State) -> None:
-    with pytest.raises(ValueError, match=r"must be a checkpoint of fast-MPN-COV .* covpool\.attach"):
+    with pytest.raises(ValueError, match=r"must be a checkpoint of fast-MPN-COV, .* covpool\.attach"):
         recognize(state)

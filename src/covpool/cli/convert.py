@@ -18,7 +18,7 @@ def command(
     iterations: int = 5,
     keep_last_stride: Annotated[bool | None, typer.Option("--keep-last-stride/--remove-last-stride")] = None,
 ) -> None:
-    """Convert a checkpoint of fast-MPN-COV or GCP_Optimization into one for `covpool.load`.
+    """Convert a checkpoint of fast-MPN-COV, GCP_Optimization, DropCov or pytorchcv into one for `covpool.load`.
 
     Args:
         checkpoint: Checkpoint to convert: a .pth, .pth.tar or .safetensors file.

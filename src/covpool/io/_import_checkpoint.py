@@ -23,7 +23,7 @@ def import_checkpoint(
     iterations: int = 5,
     keep_last_stride: bool | None = None,
 ) -> Network:
-    """Load the network in a checkpoint of fast-MPN-COV or GCP_Optimization, in eval mode.
+    """Load the network in a checkpoint of fast-MPN-COV, GCP_Optimization, DropCov or pytorchcv, in eval mode.
 
     The layout is recognized by the names and shapes in the file, which may be a bare state dict or a training
     checkpoint, with or without the prefixes of DataParallel; `network.origin` and the log name the layout. No code in
@@ -32,7 +32,7 @@ def import_checkpoint(
     Args:
         path: A .pth, .pth.tar or .safetensors file.
         num_classes: Replace the last layer by a fresh one for this many classes, for fine-tuning.
-        iterations: Newton-Schulz iterations, which no file contains; both code bases train with 5.
+        iterations: Newton-Schulz iterations, which no file contains; all code bases train with 5.
         keep_last_stride: Whether the last stage of the network halves the map. Only one layout leaves this open
             (resnet50 and resnet101 trained from scratch with fast-MPN-COV, as "mpncovresnet50" without that stride or
             as "resnet50" with it). For that layout the default is the "arch" of a training checkpoint, else no stride.
@@ -44,10 +44,13 @@ def import_checkpoint(
     """
     state, architecture = _read(path)
     layout = recognize(state)
+    if layout.warning:
+        logger.warning("%s: %s", layout.name, layout.warning)
     stride_kept = _stride_kept(layout, architecture, keep_last_stride)
     renamed = {layout.rename(name) or name: tensor for name, tensor in state.items()}
     network = _build(layout, renamed, iterations, stride_kept)
-    fill(network, renamed, f"this looks like {layout.name}, but does not fit")
+    tried = f"with the names {layout.describe_names()}"
+    fill(network, renamed, f"this looks like {layout.name}, but does not fit {tried}")
     if num_classes not in (None, network.num_classes):
         assert num_classes is not None
         network.reset_classifier(num_classes)
@@ -98,10 +101,12 @@ def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool
         )
     convolution = state.get(f"{CONVOLUTION}.weight")
     width = None if convolution is None else convolution.shape[0]
-    options: dict[str, Any] = {"reduce_to": width, "iterations": iterations, **layout.options}
+    options: dict[str, Any] = {"reduce_to": width, **layout.options}
+    if layout.pool == "isqrt":
+        options["iterations"] = iterations
     network = attach(
         f"torchvision/{layout.backbone}",
-        "isqrt",
+        layout.pool,
         last.shape[0],
         keep_last_stride=keep_last_stride,
         head_layers=hidden,

@@ -37,6 +37,11 @@ DENSENETS: dict[tuple[int, ...], str] = {
 INCEPTION = {0: "Conv2d_1a_3x3", 1: "Conv2d_2a_3x3", 2: "Conv2d_2b_3x3", 4: "Conv2d_3b_1x1", 5: "Conv2d_4a_3x3"}
 INCEPTION |= {7: "Mixed_5b", 8: "Mixed_5c", 9: "Mixed_5d", 10: "Mixed_6a", 11: "Mixed_6b", 12: "Mixed_6c"}
 INCEPTION |= {13: "Mixed_6d", 14: "Mixed_6e", 15: "Mixed_7a", 16: "Mixed_7b", 17: "Mixed_7c"}
+SHOWN = 6  # names in a message
+MARKS = (  # what the layouts are recognized by
+    "layer_reduce.weight (A, G), features.4.0.conv1.weight (B, C, F), features.denseblock1.* (F), features.18.0.weight "
+    "with dimension_reduction.0.weight (G), features.final_block.conv.weight (pytorchcv), or features.0.weight (E, F)"
+)
 VGG_DEPTHS = {8: 11, 10: 13, 13: 16, 16: 19}  # convolutions -> layers with weights
 
 
@@ -50,6 +55,8 @@ class Layout:
         names: Regular expressions for the beginnings of their tensor names -> our names.
         keep_last_stride: Whether the network has its last down-sampling; None if the file does not say.
         options: Options of `covpool.attach` that the shapes of the tensors do not show.
+        pool: Name of the pool.
+        warning: What the file leaves open, and what is assumed; empty if nothing.
     """
 
     name: str
@@ -57,6 +64,16 @@ class Layout:
     names: dict[str, str]
     keep_last_stride: bool | None
     options: dict[str, Any] = field(default_factory=dict)
+    pool: str = "isqrt"
+    warning: str = ""
+
+    def describe_names(self) -> str:
+        """The first names that were tried, for the message about a file that does not fit."""
+        pairs = [
+            f"{theirs.replace(chr(92), '')}.* -> {ours.replace(chr(92), '$')}.*" for theirs, ours in self.names.items()
+        ]
+        more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
+        return f"{', '.join(pairs[:SHOWN])}{more}"
 
     def rename(self, name: str) -> str | None:
         """Our name for one of their tensors, or None if the layout has no such tensor."""
@@ -70,30 +87,20 @@ class Layout:
 def recognize(state: State) -> Layout:
     """Recognize the layout of a state dict, in which names have no prefixes of DataParallel.
 
-    >>> recognize({"eca_layer.conv.weight": Tensor()})  # doctest: +ELLIPSIS
+    >>> recognize({"head.weight": Tensor()})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    covpool.CovpoolError: covpool cannot import checkpoints of DropCov (ResNet_ACD): ...
+    covpool.CovpoolError: the file must be a checkpoint of fast-MPN-COV, GCP_Optimization, DropCov or pytorchcv; ...
     """
-    unsupported = _unsupported(state)
-    if unsupported:
-        raise CovpoolError(f"covpool cannot import checkpoints of {unsupported}")
-    for recognizer in (_release, _resnet, _densenet, _inception, _mobilenet, _vgg_or_alexnet):
+    for recognizer in (_release, _resnet, _densenet, _inception, _mobilenet, _pytorchcv, _vgg_or_alexnet):
         layout = recognizer(state)
         if layout is not None:
             return layout
     raise CovpoolError(
-        f"the file must be a checkpoint of fast-MPN-COV or GCP_Optimization; its {len(state)} tensors begin with "
-        f"{', '.join(list(state)[:5])}. Give backbone weights to covpool.attach, our own files to covpool.load"
+        "the file must be a checkpoint of fast-MPN-COV, GCP_Optimization, DropCov or pytorchcv; its "
+        f"{len(state)} tensors begin with {', '.join(list(state)[:5])}. Such files have {MARKS}. Give backbone "
+        "weights to covpool.attach, our own files to covpool.load"
     )
-
-
-def _unsupported(state: State) -> str | None:
-    if any(name.startswith("eca_layer.") for name in state):
-        return "DropCov (ResNet_ACD): its adaptive channel dropout is not supported"
-    if any(name.startswith(("features.init_block.", "features.final_block.")) for name in state):
-        return "pytorchcv: its networks are built of other units"
-    return None
 
 
 def _release(state: State) -> Layout | None:
@@ -101,17 +108,17 @@ def _release(state: State) -> Layout | None:
     backbone = _resnet_depth(state, ["layer1", "layer2", "layer3", "layer4"])
     if backbone is None or "layer_reduce.weight" not in state:
         return None
-    return Layout(
-        f"A / G: {backbone} as released by fast-MPN-COV or trained with GCP_Optimization",
-        backbone,
-        {
-            r"(conv1|bn1|layer\d)": rf"{BODY}.\1",
-            "layer_reduce": CONVOLUTION,
-            "layer_reduce_bn": NORM,
-            "fc": "classifier",
-        },
-        keep_last_stride=False,
-    )
+    names = {
+        r"(conv1|bn1|layer\d)": rf"{BODY}.\1",
+        "layer_reduce": CONVOLUTION,
+        "layer_reduce_bn": NORM,
+        "fc": "classifier",
+    }
+    if "eca_layer.conv.weight" in state:
+        names |= {r"eca_layer\.conv": "pool.attention"}
+        return Layout(f"G: {backbone} trained with DropCov (ResNet_ACD)", backbone, names, False, pool="dropcov")
+    name = f"A / G: {backbone} as released by fast-MPN-COV or trained with GCP_Optimization"
+    return Layout(name, backbone, names, keep_last_stride=False)
 
 
 def _resnet(state: State) -> Layout | None:
@@ -163,6 +170,31 @@ def _mobilenet(state: State) -> Layout | None:
     }
     options = {"reduce_activation": "relu6"}
     return Layout("G: mobilenet_v2 trained with GCP_Optimization", "mobilenet_v2", names, True, options)
+
+
+def _pytorchcv(state: State) -> Layout | None:
+    """The iSQRT-COV-ResNets of pytorchcv."""
+    stages = [_count(state, rf"features\.stage{i}\.unit(\d+)\.body\.conv1\.conv\.weight") for i in (1, 2, 3, 4)]
+    bottleneck = "features.stage1.unit1.body.conv3.conv.weight" in state
+    backbone = RESNETS.get((tuple(stages), bottleneck))
+    if backbone is None or "features.final_block.conv.weight" not in state:
+        return None
+    names = {r"features\.init_block\.conv\.conv": f"{BODY}.conv1", r"features\.init_block\.conv\.bn": f"{BODY}.bn1"}
+    names |= {r"features\.final_block\.conv": CONVOLUTION, r"features\.final_block\.bn": NORM, "output": "classifier"}
+    for stage, units in enumerate(stages, 1):
+        for unit in range(units):
+            theirs, ours = rf"features\.stage{stage}\.unit{unit + 1}", f"{BODY}.layer{stage}.{unit}"
+            names |= {
+                rf"{theirs}\.body\.conv(\d)\.conv": rf"{ours}.conv\1",
+                rf"{theirs}\.body\.conv(\d)\.bn": rf"{ours}.bn\1",
+            }
+            names |= {rf"{theirs}\.identity_conv\.conv": f"{ours}.downsample.0"}
+            names |= {rf"{theirs}\.identity_conv\.bn": f"{ours}.downsample.1"}
+    warning = (
+        f"the file does not say which convolution has the stride; assuming the 3x3 one (isqrtcov{backbone}b). "
+        f"Weights of isqrtcov{backbone}, with the stride in the 1x1 convolution, give wrong outputs"
+    )
+    return Layout(f"pytorchcv: isqrtcov{backbone}", backbone, names, False, warning=warning if bottleneck else "")
 
 
 def _vgg_or_alexnet(state: State) -> Layout | None:

@@ -120,17 +120,16 @@ def slope_in_alpha(eigenvalues: Tensor, alpha: Tensor) -> Tensor:
     return torch.where(null, 0, l**alpha * l.log())
 
 
-class WithMissing(Differentiable):
-    """A Function that gets None, instead of zeros, for a missing gradient or tangent."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        Differentiable.setup_context(ctx, inputs, output)
-        ctx.set_materialize_grads(False)
+def keep_missing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """A `setup_context` after which a missing gradient or tangent is None instead of zeros."""
+    Differentiable.setup_context(ctx, inputs, output)
+    ctx.set_materialize_grads(False)
 
 
-class SpectralFunction(WithMissing):
+class SpectralFunction(Differentiable):
     """U f(L) U^T for a given decomposition (L, U) of a, f(l) = l^alpha, log(l) or `vn_mle`; twice differentiable."""
+
+    setup_context = staticmethod(keep_missing)
 
     @staticmethod
     def forward(a: Tensor, alpha: Tensor | None, eigenvalues: Tensor, u: Tensor, kind: SpectralKind) -> Tensor:
@@ -161,8 +160,10 @@ class SpectralFunction(WithMissing):
         return dz
 
 
-class SpectralDerivative(WithMissing):
+class SpectralDerivative(Differentiable):
     """The derivative of a `SpectralFunction` in the direction g; differentiable in g, and once in a."""
+
+    setup_context = staticmethod(keep_missing)
 
     @staticmethod
     def forward(

@@ -12,9 +12,10 @@ from torch import Tensor
 from covpool._check import check_choice
 from covpool._check_tensors import check_features
 from covpool.ops import _divided_differences
+from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting
 from covpool.ops._isqrt_forms import GramForm, gram, normalized, scaled, smaller
-from covpool.ops._spectral import SpectralDerivative, SpectralFunction, WithMissing, compose, once, slope_in_alpha
+from covpool.ops._spectral import SpectralDerivative, SpectralFunction, compose, keep_missing, once, slope_in_alpha
 from covpool.ops.covariance import covariance
 from covpool.ops.eigh import eigh
 from covpool.ops.positions import keep_positions
@@ -68,12 +69,14 @@ def _slope(
     return ((d - q) * inside) @ u + q * h
 
 
-class _DualPower(WithMissing):
+class _DualPower(Differentiable):
     """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; twice differentiable in k0.
 
     The power is homogeneous, (k0^T k0)^alpha = t^alpha (K^T K)^alpha for any t, so t is a constant in its derivatives.
     Where a second derivative may follow, the first goes through K^T (K K^T)^(alpha - 1) K.
     """
+
+    setup_context = staticmethod(keep_missing)
 
     @staticmethod
     def forward(
