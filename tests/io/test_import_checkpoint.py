@@ -1,4 +1,4 @@
-"""Foreign checkpoints, built from the description of their layout, against forwards written from the same tensors."""
+"""Checkpoints of other projects, against forward passes written out by hand with the same tensors."""
 
 import copy
 import logging
@@ -25,7 +25,7 @@ VECTOR = WIDTH * (WIDTH + 1) // 2
 
 
 def random_tensors(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> State:
-    """Weights under which signals neither die nor explode, and batch norms that all do something."""
+    """Return weights that keep the scale of signals, and batch norms that are not the identity."""
     generator = torch.Generator().manual_seed(seed)
     state: State = {}
     for name, shape in shapes.items():
@@ -302,7 +302,7 @@ def mobilenet_forward(s: State, x: Tensor) -> Tensor:
 RELEASE = ("layer_reduce", "layer_reduce_bn", "fc")
 TRAINED = (*CONV_DR_BLOCK, "classifier")
 
-# layout -> (tensors, forward, what is said of it)
+# layout -> (tensors, forward, start of `origin`)
 CASES: dict[str, tuple[Callable[[], State], Callable[[State, Tensor], Tensor], str]] = {
     "A resnet50": (
         lambda: release("resnet50", 2048),
@@ -384,7 +384,7 @@ def difference(network: covpool.models.Network, state: State, forward: Callable[
     """
     x = images(160 if "inception" in str(network.origin) else 64).double()  # inception has no map left at 64
     expected = forward({name: tensor.double() for name, tensor in state.items()}, x)
-    assert (expected[0] - expected[1]).abs().max() > 1e-2 * expected.abs().max()  # two images are told apart
+    assert (expected[0] - expected[1]).abs().max() > 1e-2 * expected.abs().max()  # the outputs of two images differ
     return float((copy.deepcopy(network).double()(x) - expected).abs().max() / expected.abs().max())
 
 
@@ -404,7 +404,7 @@ def test_layout_gives_the_outputs_of_its_own_network(case: str, tmp_path: Path) 
 
 
 def data_parallel(state: State) -> State:
-    """As DataParallel around `features` alone leaves it."""
+    """Rename the tensors as DataParallel around `features` does."""
     return {name.replace("features.", "features.module.", 1): tensor for name, tensor in state.items()}
 
 

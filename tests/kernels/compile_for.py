@@ -20,7 +20,7 @@ from covpool.kernels import isqrt, launch, sqrtm
 # Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
 # in teams.
 FEATURES = {
-    "once": [("tf32", 64, "dual", 40, 300), ("float32", 2, "dual", 150, 300)],
+    "once": [("float32", 2, "dual", 150, 300)],
     "every_way": [
         (precision, *shape)
         for precision, few in (("tf32", (64, "dual", 40, 300)), ("float32", (50, "dual", 150, 300)))
@@ -28,7 +28,7 @@ FEATURES = {
     ],
 }
 MATRICES = {
-    "once": [("float32", 64, 200)],
+    "once": [("tf32", 2, 1)],
     "every_way": [(precision, b, c) for precision in ("tf32", "float32") for b, c in ((64, 200), (2, 1))],
 }
 

@@ -1,4 +1,4 @@
-"""Every kernel test runs in memory full of NaN; interpreted, with small tiles, because the interpreter is slow."""
+"""Kernels are tested in memory filled with NaN and, in Triton's interpreter, which is slow, with small tiles."""
 
 import importlib.util
 import sys
@@ -40,7 +40,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernels do not write is NaN, or a hundred arrivals at a meeting."""
+    """New memory holds NaN, or 100 in counters, so that an element which a kernel does not write is noticed."""
 
     def poisoned(allocate: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def allocate_poisoned(*args: Any, **kwargs: Any) -> Tensor:
@@ -55,7 +55,7 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["alone", "together"])
 def launch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One program per matrix, and a team of them, in the tiles of many matrices; interpreted they cannot meet."""
+    """Launch one program per matrix, or a team of programs. Teams need a GPU, where programs run at the same time."""
 
     def alone(t: shape.Tiling, batch: int, *_: int) -> shape.Team:
         return shape.Team(t, 1, batch)

@@ -1,4 +1,7 @@
-"""What the tests of the kernels compare with: float64 and plain autograd on the CPU."""
+"""Expected results of the kernels, in float64 and by plain autograd on the CPU."""
+
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +13,11 @@ from covpool.ops import reference
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SEVERAL_TILES = 140 if DEVICE == "cuda" else 20  # the order of a matrix
 LARGEST_ERROR = {"float32": 1e-5, "tf32": 2e-3, "bf16": 3e-2}
+
+
+def combinations(*options: tuple[Any, ...], few: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """All combinations of options on a GPU; in Triton's interpreter, which is slow, a few of them."""
+    return list(product(*options)) if DEVICE == "cuda" else few
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -60,7 +68,7 @@ def newton_schulz(a: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
 
 
 def problem(run: Chain) -> tuple[Tensor, Tensor]:
-    """Matrices of trace one and directions of norm one, of the chain's own order, for one run of it."""
+    """Matrices of trace one and directions of norm one for a chain. Resets its counters."""
     run.counters.zero_()
     x, h = randn(run.b, run.size, run.size), randn(run.b, run.size, run.size, seed=1)
     a, h = x @ x.mT, h + h.mT

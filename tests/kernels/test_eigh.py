@@ -1,4 +1,4 @@
-"""covpool.kernels.eigh: the solver itself where there is a GPU; what stands around it everywhere."""
+"""covpool.kernels.eigh: the solver on a GPU, and the code around it on any machine."""
 
 import ctypes
 import logging
@@ -25,7 +25,7 @@ def symmetric(*shape: int, dtype: torch.dtype = torch.float64, device: str = "cp
 
 
 def assert_decomposes(a: Tensor, eigenvalues: Tensor, u: Tensor) -> None:
-    """a = U diag(l) U^T, U^T U = I and l ascending, all to 100 spacings of the dtype."""
+    """a = U diag(l) U^T, U^T U = I and l ascending, all within 100 epsilons of the dtype."""
     tolerance = 100 * torch.finfo(a.dtype).eps
     exact, v = a.double(), u.double()
     scale = torch.linalg.matrix_norm(exact).clamp(min=1e-300)
@@ -73,7 +73,7 @@ class TestWithoutAGpu:
 
 
 class TestLibrary:
-    """How cuSOLVER is looked for, with a stand-in for it."""
+    """The search for cuSOLVER, with a stand-in for the library."""
 
     @pytest.fixture(autouse=True)
     def _a_gpu(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -33,9 +33,9 @@ def test_moments_lose_nothing_to_a_large_mean(shape: tuple[int, int, int], weigh
     f = isqrt.Features(x, w, mode("float32", 5))
     weights = 1 / shape[1] if w is None else w.double().unsqueeze(-1)
     mean = f.mean.double().sum(1, keepdim=True)
-    assert ((x.double() - mean) * weights).sum(1).abs().max() <= 2e-7  # one part alone would round by 6e-5
+    assert ((x.double() - mean) * weights).sum(1).abs().max() <= 2e-7  # with one part the rounding error would be 6e-5
     trace = covariance(x.cpu().double(), w).diagonal(dim1=1, dim2=2).sum(-1)
-    assert relative_error(f.squares.sum(1).cpu() + 1, trace + 1) <= 1e-6  # + 1: one position has no variance
+    assert relative_error(f.squares.sum(1).cpu() + 1, trace + 1) <= 1e-6  # + 1: a single position has no variance
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
@@ -65,7 +65,7 @@ def test_only_the_operand_asked_for_is_made_and_the_scale_stays_constant_without
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e30])
 def test_squared_lengths_neither_vanish_nor_overflow(scale: float) -> None:
-    g = randn(3, 17 * SHARE_BLOCK + 5) * scale  # a share takes two turns
+    g = randn(3, 17 * SHARE_BLOCK + 5) * scale  # two rounds per share
     squares = squared_lengths(g).sum(1)
     assert relative_error(squares, g.double().square().sum(1)) <= 1e-6 if scale else not squares.any()
 

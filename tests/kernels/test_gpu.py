@@ -1,4 +1,4 @@
-"""covpool.kernels.gpu: which GPUs the kernels run on; compiled for some of them, they fit."""
+"""covpool.kernels.gpu: which GPUs the kernels support, and whether compiled kernels fit into shared memory."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     properties = SimpleNamespace(major=9, minor=0, shared_memory_per_block_optin=gpu.LARGE_SHARED_MEMORY)
 
     def properties_of(index: int) -> SimpleNamespace:
-        Path(os.devnull).read_bytes()  # which the compiler does not trace
+        Path(os.devnull).read_bytes()  # torch.compile cannot trace this
         return properties
 
     cuda = SimpleNamespace(is_available=lambda: True, get_device_properties=properties_of)

@@ -1,4 +1,4 @@
-"""covpool.kernels.iteration: the steps, followed in float64 for many eigenvalues, make the plain iteration."""
+"""covpool.kernels.iteration: the sequence of steps gives the plain iteration, for many eigenvalues in float64."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ A_SLOT, A_SCALE = 4, 256.0
 
 @triton.jit
 def plan_kernel(slots, found, numbers, iterations, steps, a_scale, FACTOR: tl.constexpr):
-    """Of every step the slots of x, z, D and the result, and its coefficients; then the slots of the last one."""
+    """Return, for every step, the slots of x, z, D and the result and the coefficients, then the slots of the last."""
     for index in range(steps):
         step, pair = step_of(index, steps)
         x, z, d, out = operands(slots + 4, slots, step, pair, 1, FACTOR)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
@@ -13,18 +12,16 @@ from covpool.kernels.gpu import shared_memory
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import Team, Tiling, tiling
 from covpool.kernels.tiles import INTERPRETED
-from kernels.oracles import DEVICE, operand, problem, randn
+from kernels.oracles import DEVICE, combinations, operand, problem, randn
 from ops.oracles import relative_error
 
 TILE = tiling(1000, 1, shared_memory(torch.device(DEVICE))).tile if DEVICE == "cuda" else 16
-# Members and number of teams, for three matrices. Triton's interpreter is slow, and runs programs one after the other,
-# so the members of a team cannot wait for each other there.
+# Members and number of teams, for three matrices. Triton's interpreter runs programs one after the other, so there the
+# members of a team cannot wait for each other.
 ALONE = [(1, 1), (1, 2), (1, 3)]
 TOGETHER = [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
 TEAMS = ALONE[:2] if INTERPRETED.value else ALONE + TOGETHER
 PRECISIONS = ("float32", "tf32")
-ITERATIONS = [("float32", 3), ("tf32", 4)] if INTERPRETED.value else list(product(PRECISIONS, (3, 4, 5)))
-FACTORS = [("float32", True), ("tf32", False)] if INTERPRETED.value else list(product(PRECISIONS, (True, False)))
 
 
 def everything(run: launch.Chain, factor: bool) -> list[Tensor]:
@@ -40,7 +37,9 @@ def everything(run: launch.Chain, factor: bool) -> list[Tensor]:
     return [out, gram, df, sums.sum(1), f if factor else df]
 
 
-@pytest.mark.parametrize(("precision", "iterations"), ITERATIONS)
+@pytest.mark.parametrize(
+    ("precision", "iterations"), combinations(PRECISIONS, (3, 4, 5), few=[("float32", 3), ("tf32", 4)])
+)
 def test_every_team_gives_the_same_bits(precision: str, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for members, teams in TEAMS:
@@ -54,7 +53,9 @@ def test_every_team_gives_the_same_bits(precision: str, iterations: int, monkeyp
             assert value.isfinite().all()
 
 
-@pytest.mark.parametrize(("precision", "factor"), FACTORS)
+@pytest.mark.parametrize(
+    ("precision", "factor"), combinations(PRECISIONS, (True, False), few=[("float32", True), ("tf32", False)])
+)
 def test_finer_tiles_give_the_same(precision: str, factor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = 2 * TILE if DEVICE == "cpu" else TILE
     monkeypatch.setattr(launch, "tiling", lambda *_: Tiling(coarse, 16, 4, 1, coarse, 4))

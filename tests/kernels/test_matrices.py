@@ -1,4 +1,4 @@
-"""covpool.kernels.matrices: operands from matrices larger than a block of the diagonal and no multiple of a tile."""
+"""covpool.kernels.matrices: operands from matrices of several diagonal blocks that do not fill their last tile."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_normalized_operand_trace_and_scale(compensated: bool) -> None:
     assert traces.tolist() == [pytest.approx(trace.item(), rel=1e-5), 0]
     assert scales.tolist() == pytest.approx([3 * trace.sqrt().item() if compensated else 3, 0 if compensated else 3])
     assert relative_error(a[0].float().sum(0), padded(256 * (s[0] + s[0].mT) / 2 / trace)) <= 1e-6
-    assert not a[1].any()  # of trace zero
+    assert not a[1].any()  # its trace is zero
     assert not counters.any()
 
 

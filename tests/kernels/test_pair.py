@@ -31,7 +31,7 @@ def test_the_derivative_and_its_inner_products(factor: bool, iterations: int) ->
 @pytest.mark.parametrize("factor", [True, False])
 @pytest.mark.parametrize("on_chip", [True, False])
 def test_the_largest_derivative_that_can_be_stored(factor: bool, on_chip: bool) -> None:
-    """One eigenvalue is everything, and the direction is that of another: the slopes at eigenvalue zero."""
+    """The matrix has one non-zero eigenvalue; the direction is another eigenvector, so slopes are those at zero."""
     m = mode("tf32", 7)
     run = launch.Chain(1, 12, 7, m, randn(1))
     run.on_chip = on_chip

@@ -1,4 +1,4 @@
-"""covpool.kernels.precision: what fp16 can hold, and how operands are scaled into it."""
+"""covpool.kernels.precision: operands are scaled into the range of fp16."""
 
 import math
 

@@ -16,7 +16,7 @@ ORDERS_ON_CHIP = (12, 60, 128) if DEVICE == "cuda" else (12,)  # interpreted, a 
 @pytest.mark.parametrize("iterations", [3, 4, 5, 6, 7])
 def test_on_the_chip(precision: str, factor: bool, iterations: int) -> None:
     m = mode(precision, iterations)
-    harder = factor or iterations == 7  # in 16 bits: the factor raises what is small, each pair D's rounding
+    harder = factor or iterations == 7  # 16-bit rounding grows in the factor and with every iteration
     largest = LARGEST_ERROR[precision] * (2 if harder else 1)
     for order in ORDERS_ON_CHIP:
         run = launch.Chain(3, order, iterations, m, randn(1))
@@ -26,7 +26,7 @@ def test_on_the_chip(precision: str, factor: bool, iterations: int) -> None:
         f, df, sums = run.pair(stored, stored_h, factor=factor)
         value, slope = torch.func.jvp(lambda t: newton_schulz(t, iterations)[int(factor)], (a.double(),), (h.double(),))
         assert relative_error(df.double().sum(1) / m.direction_scale, slope) <= largest
-        for number, (x, z) in enumerate(((h, value), (slope, a))):  # <x, z> of norms that cancel
+        for number, (x, z) in enumerate(((h, value), (slope, a))):  # <x, z> may be far smaller than |x| |z|
             error = sums[:, 0, number] / m.direction_scale - (x * z).sum((1, 2))
             assert (error.abs() <= largest * x.norm(dim=(1, 2)) * z.norm(dim=(1, 2))).all()
         out = run.empty(3) if factor else a.new_empty(3, run.size, run.size)

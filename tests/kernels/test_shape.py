@@ -1,4 +1,4 @@
-"""covpool.kernels.shape: the tiling is whole, and programs that wait for each other run at the same time."""
+"""covpool.kernels.shape: tiles cover every matrix, and programs that wait for each other run at the same time."""
 
 import pytest
 
@@ -42,15 +42,15 @@ def test_few_matrices_are_cut_into_more_tiles() -> None:
     ("order", "batch", "copies", "tile", "members", "teams"),
     [
         (256, 128, 1, 128, 1, 128),  # many light matrices have a program each
-        (256, 1000, 1, 128, 1, 132),  # and take turns
-        (256, 128, 2, 128, 3, 44),  # heavier ones are shared
-        (256, 32, 1, 128, 3, 32),  # and so are few
-        (256, 26, 1, 64, 10, 26),  # even fewer are cut into smaller tiles
+        (256, 1000, 1, 128, 1, 132),  # more matrices than programs: each program takes several
+        (256, 128, 2, 128, 3, 44),  # a team shares each heavier matrix
+        (256, 32, 1, 128, 3, 32),  # a team shares each matrix of a small batch
+        (256, 26, 1, 64, 10, 26),  # an even smaller batch has smaller tiles
         (256, 0, 1, 64, 10, 0),
         (1024, 2, 2, 128, 36, 2),
         (1024, 1, 2, 64, 136, 1),
         (64, 1000, 2, 64, 1, 264),
-        (128, 64, 4, 128, 1, 64),  # alone, so in the larger tiles
+        (128, 64, 4, 128, 1, 64),  # one program per matrix, with larger tiles
     ],
 )
 def test_teams(order: int, batch: int, copies: int, tile: int, members: int, teams: int) -> None:

@@ -1,6 +1,11 @@
 """Exact figures of the paper's networks, worked out from its tables."""
 
-# parameters
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+# number of parameters
 COUNTS = {
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
@@ -23,7 +28,7 @@ COUNTS = {
     "vgg16_bn": 138_365_992,
     "vgg16_bn_isqrt_32k": 170_479_144,
 }
-# 10^9 multiply-adds in the paper's accounting, which give the digits of its Appendix III
+# 10^9 multiply-adds, counted as in the paper's Appendix III
 GMACS = {
     "resnet18": 1.814,
     "resnet34": 3.664,
@@ -39,3 +44,9 @@ GMACS = {
     "resnet50_isqrt_8k": 6.191,
     "resnet101_isqrt_8k": 9.903,
 }
+
+
+def each_design(names: Iterable[str], *slow: str) -> list[Any]:
+    """Names as parameters of a test. ResNets that repeat the blocks of another one, and `slow` ones, are long tests."""
+    repeated = ("resnet34", "resnet101", "resnet152", *slow)
+    return [pytest.param(name, marks=pytest.mark.long if name.startswith(repeated) else ()) for name in names]

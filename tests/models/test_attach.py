@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 import covpool
 from covpool.models import LastStrideKept
-from models.zoo import TIMM, TORCHVISION, Expected
+from models.zoo import ALIKE, TIMM, TORCHVISION, Expected
 
 ZOO = {**TIMM, **{f"torchvision/{name}": expected for name, expected in TORCHVISION.items()}}
-BUILT_WITH_VALUES = ("torchvision/regnet_y_400mf",)  # its constructor computes with tensors: not on the meta device
+BUILT_WITH_VALUES = ("torchvision/regnet_y_400mf",)  # the constructor computes with tensors, so not on the meta device
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in ALIKE else ()) for name in ZOO])
 def test_every_backbone_gives_its_features_and_loses_its_last_stride(name: str) -> None:
     expected = ZOO[name]
     with torch.device("cpu" if name in BUILT_WITH_VALUES else "meta"), warnings.catch_warnings(record=True) as caught:
@@ -254,6 +254,11 @@ def x() -> Tensor:
     return torch.randn(2, 3, 160, 160)
 
 
+@pytest.mark.parametrize(
+    "network",
+    ["test_resnet", "test_vit", pytest.param("torchvision/mobilenet_v3_small", marks=pytest.mark.long)],
+    indirect=True,
+)
 def test_compiled(network: covpool.Network, x: Tensor) -> None:
     torch.compiler.reset()
     compiled = torch.compile(network.eval(), fullgraph=True, backend="aot_eager")
@@ -292,7 +297,7 @@ def test_distributed(network: covpool.Network, x: Tensor, tmp_path: Path) -> Non
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         parallel = nn.parallel.DistributedDataParallel(network.train())
-        for _ in range(2):  # the second pass is refused where a parameter had no part in the first
+        for _ in range(2):  # the second pass fails if a parameter was unused in the first
             parallel(x).sum().backward()
     finally:
         torch.distributed.destroy_process_group()

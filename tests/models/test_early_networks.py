@@ -3,7 +3,7 @@ import torch
 
 from covpool.models._early_networks import TABLES, early_features
 
-# (image, channels, map before the last pooling, map after it), of the publications
+# image size, channels, and map size before and after the last pooling, from the publications
 EXPECTED = {"alexnet": (227, 256, 13, 6), "vgg_f": (224, 256, 13, 6), "vgg_m": (224, 512, 13, 6)}
 
 

@@ -44,7 +44,7 @@ def shaken(model: nn.Module) -> nn.Module:
 
 
 def run(block: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    torch.manual_seed(1)  # of drop path and drop block
+    torch.manual_seed(1)  # seeds drop path and drop block
     x = x.clone().requires_grad_()
     y = block(x)
     return y, *torch.autograd.grad(y.square().sum(), (x, *block.parameters()))
@@ -117,7 +117,7 @@ def test_every_block_of_a_network_is_taken_over_once() -> None:
 
 
 class OwnBlock(TORCHVISION.BasicBlock):
-    """Whatever its forward does, it is not the one we know."""
+    """A subclass may have another forward, so it is not recognized."""
 
 
 @pytest.mark.parametrize(

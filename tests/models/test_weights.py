@@ -27,7 +27,7 @@ def as_safetensors(state: dict[str, torch.Tensor], path: Path) -> Path:
 def test_a_local_file_fills_the_backbone_bit_for_bit(name, write, tmp_path: Path) -> None:
     library, _, short = name.rpartition("/")
     make = torchvision.models.get_model if library else timm.create_model
-    state = make(short, num_classes=7).state_dict()  # another classifier than the backbone's own: it is left out
+    state = make(short, num_classes=7).state_dict()  # this classifier has another size, so it is not loaded
     network = covpool.attach(name, num_classes=3, weights=write(state, tmp_path))
     loaded = network.features.body.state_dict()
     assert loaded

@@ -1,15 +1,19 @@
-"""What `attach` finds in the backbones of timm and torchvision: features, and the end of the last down-sampling."""
+"""Features and last down-sampling that `attach` must find in backbones of timm and torchvision."""
 
 from typing import NamedTuple
 
 
 class Expected(NamedTuple):
+    """Channels, layout and prefix tokens of the features, and the last down-sampling.
+
+    Attributes:
+        stride: A module of the last down-sampling; "kept" where its stride stays, with a warning; "none" without one.
+    """
+
     channels: int
     layout: str = "channels_first"
     prefix: int = 0
-    stride: str = (
-        ""  # a module of the last down-sampling, "kept" where it stays with a warning, "none" where there is none
-    )
+    stride: str = ""
 
 
 TIMM: dict[str, Expected] = {
@@ -104,4 +108,15 @@ TORCHVISION: dict[str, Expected] = {
     "inception_v3": Expected(2048, stride="kept"),
     "swin_t": Expected(768, stride="kept"),
     "vit_b_32": Expected(768, layout="tokens", prefix=1, stride="none"),
+}
+
+# Each is built like another backbone of these tables as far as `attach` can see, so it is tested in `make test-long`.
+ALIKE = {
+    *("resnetblur50", "resnetv2_50d", "tresnet_m", "regnety_002", "torchvision/resnext50_32x4d"),
+    *("cspresnet50", "xception41", "inception_v4", "hrnet_w18_small", "torchvision/densenet201"),
+    *("torchvision/inception_v3", "mobilenetv2_050", "torchvision/mobilenet_v2", "tf_efficientnet_b0"),
+    *("tf_efficientnet_cc_b0_4e", "tf_efficientnetv2_b0", "mixnet_s", "ghostnet_050", "rexnet_100"),
+    *("convnextv2_atto", "vit_small_r26_s32_224", "beit_base_patch16_224", "eva02_tiny_patch14_224"),
+    *("cait_xxs24_224", "xcit_nano_12_p16_224", "swinv2_tiny_window8_256", "coatnet_nano_rw_224"),
+    *("maxvit_nano_rw_256", "pvt_v2_b0", "poolformer_s12", "edgenext_xx_small", "fastvit_t8"),
 }

@@ -18,8 +18,8 @@ from covpool.ops import reference
 class Entry(NamedTuple):
     fast: Callable[[Tensor], Tensor]
     slow: Callable[[Tensor], Tensor]
-    degree: float | None  # of homogeneity in x; None where there is none
-    condition: float = 1  # how far round-off grows where null eigenvalues rest on a small eps
+    degree: float | None  # degree of homogeneity in x; None for an operation that is not homogeneous
+    condition: float = 1  # growth of round-off where zero eigenvalues are raised to a small eps
 
 
 def _calvo(x: Tensor, eps: float = 0.0) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the tests of the operations measure with: finite differences, relative errors, rotations, paper formulas."""
+"""Tools of the tests of the operations: finite differences, relative errors, rotations, formulas of papers."""
 
 import re
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def assert_gradient(f: Operation, x: Tensor, *, directions: int = 3, step: float
 
 
 def saved_floats(f: Operation, x: Tensor) -> int:
-    """How many numbers the graph of f keeps for its backward pass beyond x itself (each storage once)."""
+    """The number of floats that f saves for its backward pass, without x. A storage counts once."""
     x = x.detach().clone().requires_grad_()
     kept: dict[int, int] = {}
 

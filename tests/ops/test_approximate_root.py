@@ -1,4 +1,4 @@
-"""covpool.ops.approximate_root: what the two approximations share, above all their derivatives."""
+"""covpool.ops.approximate_root: the code that both approximations share, mainly their derivatives."""
 
 from collections.abc import Callable
 from functools import partial

@@ -151,7 +151,7 @@ def test_float32_accuracy_on_features_of_mean_ten(weighted: bool) -> None:
 
 
 def test_no_matrix_of_positions_is_formed() -> None:
-    """200 000 positions: their square would take 320 GB."""
+    """A matrix of 200 000 x 200 000 positions would take 320 GB."""
     x = randn(200_000, 2)
     for mask in (None, torch.ones(200_000, dtype=torch.bool)):
         np.testing.assert_allclose(covariance(x, mask=mask), np.cov(x.numpy().T, bias=True), atol=1e-12)

@@ -61,7 +61,7 @@ def test_of_clip_loses_no_digit_in_any_entry(bounds: tuple[float, float], dtype:
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0, 1.3])
 def test_of_power_with_zeros(alpha: float) -> None:
-    """Range-null entries are l^(alpha - 1), which must be kept; null-null ones are 0, or 1 where alpha = 1 (A12)."""
+    """Between l > 0 and zero the entry is l^(alpha - 1). Between two zeros it is 0, or 1 where alpha = 1."""
     d = _divided_differences.of_power(torch.tensor([0.0, 0.0, 3.0], dtype=torch.float64), torch.tensor(alpha))
     edge = 3.0 ** (alpha - 1)
     null = 1.0 if alpha == 1 else 0.0
@@ -70,7 +70,7 @@ def test_of_power_with_zeros(alpha: float) -> None:
 
 
 def test_square_root_needs_no_subtraction() -> None:
-    """alpha = 1/2: 1 / (sqrt(l_i) + sqrt(l_j)) (A12)."""
+    """For alpha = 1/2 the entries are 1 / (sqrt(l_i) + sqrt(l_j))."""
     values = torch.tensor(VALUES, dtype=torch.float64)
     roots = values.sqrt()
     d = _divided_differences.of_power(values, torch.tensor(0.5, dtype=torch.float64))

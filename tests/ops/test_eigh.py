@@ -67,7 +67,7 @@ def test_choice_of_the_solver(device_type: str, exporting: bool, solver: str) ->
 
 
 class TestBatchedSolver:
-    """Through the raw operation, which on a CPU is torch's solver: what surrounds it is the same as on a GPU."""
+    """The batched operation. On a CPU it calls torch's solver; the code around it is the same as on a GPU."""
 
     @pytest.fixture(autouse=True)
     def _chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What holds of every operation alike: agreement with its slow version, dtypes, layouts, faults, autocast, compile."""
+"""Checks of every operation: agreement with its slow version, dtypes, layouts, faults, autocast and compilation."""
 
 import pytest
 import torch
@@ -108,7 +108,7 @@ def test_empty_batch(name: str) -> None:
 
 @every_operation
 def test_leading_dimensions(name: str) -> None:
-    """None, and more than one."""
+    """Features may have no leading dimension, or several."""
     fast = OPERATIONS[name].fast
     x = features(6, 9, 4)
     expected = fast(x)
@@ -129,7 +129,7 @@ def test_half_precision_features_give_float32(name: str, dtype: torch.dtype) -> 
 
 @every_operation
 def test_autocast_lowers_nothing(name: str) -> None:
-    """Forward and backward inside autocast are bit for bit those outside."""
+    """Inside autocast, forward and backward give the same bits as outside."""
     fast = OPERATIONS[name].fast
     x = features(2, 9, 5, dtype=torch.float32)
     z, dx = value_and_gradient(fast, x)
@@ -152,7 +152,7 @@ def test_a_fault_stays_visible_in_its_own_item(name: str, fault: float, n: int) 
     assert torch.equal(z[::2], sound[::2])
 
 
-# Each differs from an operation that is compiled by one step, which another compiled operation has too.
+# Each of these differs by one step from a compiled operation, and another compiled operation has that step too.
 VARIANTS = {
     "second_moment",
     "powm_spectral",
@@ -179,7 +179,7 @@ def test_compiles_without_graph_breaks(name: str) -> None:
 
 
 def test_compiles_with_inductor() -> None:
-    """The roots that training compiles, in one graph."""
+    """Compile the roots that training uses, in one graph."""
     torch.compiler.reset()
 
     def fast(x: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ def test_vmap_and_functional_gradient(name: str) -> None:
 
 @every_operation
 def test_derivatives_of_a_mapped_operation(name: str) -> None:
-    """The transforms the other way round: gradient and forward derivative of vmap."""
+    """Apply the transforms in the other order: gradient and forward derivative of vmap."""
     fast = OPERATIONS[name].fast
     x, dx = features(3, 6, 4), features(3, 6, 4, seed=1)
     expected = torch.func.grad(lambda x: fast(x).square().sum())(x)

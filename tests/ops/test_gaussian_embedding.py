@@ -102,7 +102,7 @@ def test_lovric_has_determinant_one(n: int) -> None:
 
 
 def test_lovric_of_a_positive_definite_gaussian() -> None:
-    """det(Sigma)^(-1 / (d + 1)) Y."""
+    """The embedding is det(Sigma)^(-1 / (d + 1)) Y."""
     x = features(2, 12, 4)
     scale = torch.linalg.det(covariance(x)) ** (-1 / 5)
     expected = scale[:, None, None] * gaussian_embedding(x, kind="calvo")
@@ -126,7 +126,7 @@ def test_cholesky_factor_times_its_transpose_is_calvo(n: int) -> None:
 
 
 def test_nakayama_of_one_position() -> None:
-    """vec(x x^T), x."""
+    """The embedding of one position x is vec(x x^T) and x."""
     x = features(1, 1, 4)
     z = gaussian_embedding(x, kind="nakayama")[0]
     torch.testing.assert_close(z[:, :4], torch.outer(x[0, 0], x[0, 0]))
@@ -182,7 +182,7 @@ def test_empty_mask_gives_zeros_with_finite_gradients(kind: EmbeddingKind) -> No
 
 @every_kind
 def test_weights(kind: EmbeddingKind) -> None:
-    """Whole weights equal repeated positions; the weights have a gradient."""
+    """Integer weights give the result of repeated positions, and the weights have a gradient."""
     x, counts = features(1, 4, 3), torch.tensor([[1.0, 3, 0, 2]]).double()
     repeated = gaussian_embedding(x[:, [0, 1, 1, 1, 3, 3]], kind=kind)
     torch.testing.assert_close(gaussian_embedding(x, kind=kind, weights=counts), repeated)

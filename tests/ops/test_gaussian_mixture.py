@@ -102,7 +102,7 @@ def test_equals_scikit_learn_from_the_same_start(iterations: int) -> None:
         precisions_init=(1 / start.variances).numpy(),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it has not converged, and shall not
+        warnings.simplefilter("ignore")  # that it has not converged, as intended
         theirs.fit(x.numpy())
     ours = gmm_em(x, 4, iterations=iterations, start=start)
     for found, expected in zip(ours, (theirs.weights_, theirs.means_, theirs.covariances_), strict=True):
@@ -126,7 +126,7 @@ def test_no_step_loses_likelihood() -> None:
 
 
 def test_variances_and_weights_have_their_bounds() -> None:
-    x = torch.cat((torch.zeros(30, 2), points(60, 2).float() + 20))  # many points upon each other
+    x = torch.cat((torch.zeros(30, 2), points(60, 2).float() + 20))  # many equal points
     weights, _, variances = gmm_em(x, 6)
     torch.testing.assert_close(variances.min(), 1e-4 * x.var(0, correction=0).max())
     assert (weights >= 1e-6).all() and weights.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""covpool.ops.isqrt_covariance: three forms of one value. Its derivatives are in test_isqrt_covariance_gradient.py."""
+"""covpool.ops.isqrt_covariance: three forms of one value. Its derivatives are tested in test_isqrt_functions.py."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ WEIGHTS = torch.rand(2, 6, dtype=torch.float64, generator=torch.Generator().manu
 
 
 def exact(x: Tensor, iterations: int, prenorm: str, postcomp: bool, weights: Tensor | None = None) -> Tensor:
-    """The exact spectral form (A7), item by item."""
+    """The exact spectral form, item by item."""
     return torch.stack(
         [
             reference.isqrt_spectral(
@@ -76,7 +76,7 @@ def test_equals_the_paper_transcribed(form: IsqrtForm) -> None:
 @every_form
 @every_prenorm
 def test_float32_accuracy(form: IsqrtForm, prenorm: Prenorm) -> None:
-    """Features of mean 10: the mean is taken out before anything is squared."""
+    """The features have mean 10, which is subtracted before anything is squared."""
     x = features(2, 49, 64, dtype=torch.float32) + 10
     z = isqrt_covariance(x, prenorm=prenorm, form=form)
     assert relative_error(z, exact(x.double(), 5, prenorm, True)) <= 5e-6
@@ -94,7 +94,7 @@ def test_float32_error_is_at_most_twice_that_of_plain_torch(form: IsqrtForm, n: 
 
 @every_form
 def test_float32_at_a_large_number_of_iterations(form: IsqrtForm) -> None:
-    """The spectral form has no factor that blows up; the polynomial ones say so."""
+    """The spectral form stays accurate; the other forms warn that they lose accuracy."""
     x = features(1, 20, 32, dtype=torch.float32)
     if form == "spectral":
         z = isqrt_covariance(x, iterations=40, form=form)
@@ -173,7 +173,7 @@ def test_choice_of_the_form() -> None:
     assert smaller(256, 256) == smaller(784, 256) == "primal"
     for n in (196, 784):
         assert choose_isqrt_form(n, 256, 5, "cpu", "torch") == "spectral"
-    assert choose_isqrt_form(49, 256, 5, "cpu", "torch") == "dual"  # small: iterating costs less than the eigenvalues
+    assert choose_isqrt_form(49, 256, 5, "cpu", "torch") == "dual"  # cheaper than eigenvalues
     assert choose_isqrt_form(49, 256, 7, "cpu", "torch") == "spectral"
     assert choose_isqrt_form(196, 32, 5, "cpu", "torch") == "primal"
     assert choose_isqrt_form(4, 4, 30, "cpu", "torch") == "spectral"  # the iteration would lose accuracy

@@ -1,4 +1,4 @@
-"""The pieces the forms are made of, each against a direct computation."""
+"""The parts of each form, against a direct computation."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""covpool.ops.isqrt_covariance: derivatives of every kind and order, and what is kept for them."""
+"""covpool.ops.isqrt_covariance: derivatives of every kind and order, and the memory that they need."""
 
 import itertools
 
@@ -167,7 +167,7 @@ def test_forward_derivative_in_the_weights() -> None:
 
 @pytest.mark.parametrize("form", ["auto", "dual", "spectral"])
 def test_a_derivative_in_the_weights_is_never_silently_dropped(form: IsqrtForm) -> None:
-    """Where requires_grad cannot be seen (forward mode, inside vmap) the other forms refuse."""
+    """In forward mode and inside vmap, requires_grad is not visible, so the other forms raise an error."""
     x = features(2, 6, 4)
     with refuses(RuntimeError, "no derivative in the weights", "primal"):
         torch.func.jvp(lambda w: isqrt_covariance(x, weights=w, form=form), (WEIGHTS,), (WEIGHTS,))
@@ -200,7 +200,7 @@ def test_hessian_is_that_of_the_printed_iteration(form: IsqrtForm, n: int, preno
 
 @every_form
 def test_gradient_penalty(form: IsqrtForm) -> None:
-    """The gradient of |gradient|^2, as a penalty in training takes it."""
+    """Differentiate |gradient|^2, as a gradient penalty does."""
 
     def penalty(f: object, x: Tensor) -> Tensor:
         x = x.clone().requires_grad_()
@@ -219,7 +219,7 @@ def test_gradient_penalty(form: IsqrtForm) -> None:
 @every_prenorm
 @pytest.mark.parametrize("n", [49, 196, 784])
 def test_at_most_two_matrices_per_item_are_saved(form: IsqrtForm, n: int, prenorm: Prenorm) -> None:
-    """2 b d^2 numbers beyond the input."""
+    """At most 2 b d^2 numbers are kept besides the input."""
     b, d = 2, 64
     x = features(b, n, d, dtype=torch.float32)
     assert saved_floats(lambda x: isqrt_covariance(x, prenorm=prenorm, form=form), x) <= 2 * b * d * d

@@ -1,4 +1,4 @@
-"""covpool.ops._known_root: the derivative comes from `solve`, in every transform."""
+"""covpool.ops._known_root: every transform takes the derivative from `solve`."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from covpool.ops import lyapunov_solve
 from covpool.ops._known_root import KnownRoot
 
 S = spd(4.0, 1.0, 0.25)
-Z = torch.linalg.cholesky(S @ S)  # the value is passed through, so any matrix will do
+Z = torch.linalg.cholesky(S @ S)  # the value is returned unchanged, so it can be any matrix
 
 
 def solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:

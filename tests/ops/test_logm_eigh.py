@@ -73,7 +73,7 @@ def test_zero_matrix() -> None:
 
 
 def test_gradient_is_finite_where_eigenvalues_differ_by_twenty_orders() -> None:
-    """1e16 and 0 + 1e-3: their ratio is below the spacing of float32 at one."""
+    """The eigenvalues are 1e16 and 0 + 1e-3: their ratio is below the spacing of float32 at one."""
     a = torch.diag(torch.tensor([1e16, 1e16, 0.0]))
     da = gradient(logm_eigh, a, torch.ones(3, 3))
     assert da.isfinite().all()

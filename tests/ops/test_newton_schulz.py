@@ -1,4 +1,4 @@
-"""covpool.ops._newton_schulz: the iteration on jets against the iteration as printed."""
+"""covpool.ops._newton_schulz: the iteration with its derivatives, against the iteration of the paper."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ every_setting = pytest.mark.parametrize(
 
 
 def printed(a: Tensor, iterations: int, output: Output) -> Tensor:
-    """Y_N or P_N by the coupled iteration, nothing left out."""
+    """Y_N or P_N by the coupled iteration of the paper."""
     eye = torch.eye(a.shape[-1], dtype=a.dtype)
     y, p = a, eye.expand_as(a)
     for _ in range(iterations):
@@ -68,7 +68,7 @@ def test_third_component_is_the_mixed_derivative(iterations: int, output: Output
 
 @pytest.mark.parametrize("iterations", ITERATIONS)
 def test_derivative_is_its_own_adjoint(iterations: int) -> None:
-    """<K, dY[H]> = <dY[K], H>: what makes the backward a forward."""
+    """<K, dY[H]> = <dY[K], H>, so the backward pass is a forward derivative."""
     h, k = symmetric(1), symmetric(2)
     dh, dk = (newton_schulz((A, t), iterations, "root")[1] for t in (h, k))
     torch.testing.assert_close((k * dh).sum(), (dk * h).sum(), rtol=1e-12, atol=1e-12)
@@ -77,7 +77,7 @@ def test_derivative_is_its_own_adjoint(iterations: int) -> None:
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 @pytest.mark.parametrize("output", ["root", "factor"])
 def test_pair_has_derivatives_of_every_kind(iterations: int, output: Output) -> None:
-    """With symmetric arguments: gradient, second gradient, forward, batched."""
+    """Gradient, second gradient, forward and batched derivative at symmetric arguments."""
     a, h = A[:1, :3, :3].clone().requires_grad_(), symmetric(1)[:1, :3, :3].clone().requires_grad_()
 
     def pair(a: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ def test_pair_with_one_constant_argument(argument: int) -> None:
 
 
 def test_factor_grows_as_one_and_a_half_to_the_n_on_the_null_space() -> None:
-    """P_N diverges as 1.5^N there, while Y_N stays zero (A7)."""
+    """On the null space P_N grows as 1.5^N, while Y_N stays zero."""
     a = torch.zeros(1, 2, 2, dtype=torch.float64)
     a[0, 0, 0] = 1
     for iterations in ITERATIONS:

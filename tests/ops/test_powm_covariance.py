@@ -107,7 +107,7 @@ def test_hard_features(case: str, alpha: float, normalization: str | None, dtype
     x = hard_features(dtype=dtype)[case]
     z, dx = value_and_gradient(dual(alpha, normalization=normalization), x)
     assert z.isfinite().all() and dx.isfinite().all()
-    if case != "all_constant" or dtype == torch.float64:  # what round-off leaves of it has no oracle
+    if case != "all_constant" or dtype == torch.float64:  # in float32 only round-off is left, which has no exact value
         tolerance = 1e-10 if dtype == torch.float64 else 2e-5
         assert relative_error(z, primal(alpha, normalization=normalization)(x.double())) <= tolerance
 
@@ -209,7 +209,7 @@ def test_choice_of_the_form(n: int, c: int, weight_gradient: bool, exporting: bo
 
 
 def test_compiles_without_graph_breaks_with_a_learnable_alpha() -> None:
-    """In the dual form; the primal form is that of `powm_eigh`."""
+    """The dual form; the primal form is compiled with `powm_eigh`."""
     torch.compiler.reset()
     x, alpha = features(2, 3, 6), torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
 

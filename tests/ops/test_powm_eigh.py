@@ -67,7 +67,7 @@ def test_homogeneity(scale: float, alpha: float) -> None:
 
 @every_alpha
 def test_rank_one(alpha: float) -> None:
-    """v v^T to the alpha is |v|^(2 alpha - 2) v v^T."""
+    """(v v^T)^alpha = |v|^(2 alpha - 2) v v^T."""
     v = randn(6)
     a = torch.outer(v, v)
     assert relative_error(powm_eigh(a, alpha), v.norm() ** (2 * alpha - 2) * a) <= 1e-12
@@ -103,12 +103,12 @@ def test_power_distance_tends_to_the_log_euclidean_one() -> None:
 
 
 def kept(a: Tensor, eps: object) -> int:
-    """How many eigenvalues count as positive: the trace of a power near zero."""
+    """The number of eigenvalues that count as positive: the trace of a power near zero."""
     return round(float(powm_eigh(a, 1e-6, eps=eps).double().trace()))  # type: ignore[arg-type]
 
 
 def test_rank_threshold_finds_the_rank_in_float32_and_the_papers_does_not() -> None:
-    """256 channels, 196 positions of ReLU features: rank 195 (A2)."""
+    """256 channels, 196 positions of ReLU features: the rank is 195."""
     a = covariance(features(1, 196, 256, dtype=torch.float32).relu())[0]
     assert kept(a, "rank") == 195
     assert torch.equal(powm_eigh(a, 0.5), powm_eigh(a, 0.5, eps="rank"))  # the default

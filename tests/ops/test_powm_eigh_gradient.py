@@ -51,7 +51,7 @@ def test_multiple_of_the_identity_in_closed_form(alpha: float) -> None:
     ],
 )
 def test_through_the_features(n: int, alpha: float, normalization: str | None) -> None:
-    """Rank-deficient (n <= 8 channels) and not."""
+    """For rank-deficient covariances (n <= 8 channels) and others."""
     x = features(1, n, 8)
     assert_gradient(lambda x: power(alpha, normalization)(covariance(x)), x, tol=1e-6)
 
@@ -147,7 +147,7 @@ def cosine_of_released(n: int, alpha: float = 0.5) -> float:
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
 def test_released_gradient_is_another_one_for_few_positions(alpha: float) -> None:
-    """It drops the block between range and null space: d = 8, M = 5 (A12)."""
+    """It lacks the block between range and null space, here for d = 8 and M = 5."""
     assert 0 < cosine_of_released(5, alpha) < 0.9
 
 

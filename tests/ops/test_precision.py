@@ -1,4 +1,4 @@
-"""covpool.ops.precision: half becomes float32, and autocast stays outside."""
+"""covpool.ops.precision: half precision is promoted to float32, and autocast has no effect."""
 
 import pytest
 import torch

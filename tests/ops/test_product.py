@@ -1,4 +1,4 @@
-"""covpool.ops.product: torch's product, but for autocast in the backward pass."""
+"""covpool.ops.product: torch's product, except that autocast does not affect the backward pass."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""covpool.ops.reference, the oracle, against numpy, scipy and closed forms of its own."""
+"""covpool.ops.reference, the slow and exact versions, against numpy, scipy and closed forms."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_iterated_and_spectral_iterations_agree(iterations: int, prenorm: str, p
 
 
 def test_one_iteration_in_closed_form() -> None:
-    """N = 1: Z = sqrt(t) (3 A - A^2) / 2 (A7)."""
+    """For N = 1, Z = sqrt(t) (3 A - A^2) / 2."""
     a = spd(3.0, 1.0, 0.2)
     t = a.trace()
     n = a / t
@@ -63,7 +63,7 @@ def test_one_iteration_in_closed_form() -> None:
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
 def test_literal_layer_is_autograd_of_the_iteration(iterations: int) -> None:
-    """The equations of the paper's Appendix I are right, for upstream gradients that are not symmetric (A11, 12)."""
+    """The equations of the paper's Appendix I are right, for upstream gradients that are not symmetric."""
     x = features(2, 12, 5)
 
     def plain(x: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,7 @@ def test_equals_scikit_learn(n: int, c: int, shrinkage: Shrinkage) -> None:
 
 @every_shrinkage
 def test_every_intensity_from_none_to_all_occurs(shrinkage: Shrinkage) -> None:
-    """The oracle above is met where the bound of one holds, too."""
+    """The result also agrees with scikit-learn where the intensity is cut at one."""
     estimate = getattr(sklearn.covariance, shrinkage)
     intensities = [estimate(x.numpy())[1] for x in (*features(3, 5, 8), *uneven(3, 200, 20))]
     assert min(intensities) < 0.2 and max(intensities) > 0.6

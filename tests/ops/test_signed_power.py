@@ -36,7 +36,7 @@ def test_published_values_that_shift_the_argument() -> None:
 
 
 def test_published_slopes() -> None:
-    """The table of A4, at every kind of argument."""
+    """The published formulas of the slopes, at zero, small and large arguments."""
     z = np.abs(Z.numpy())
     np.testing.assert_allclose(slope(Z, "bcnn"), 0.5 / np.sqrt(z + 1e-8), rtol=1e-12)
     np.testing.assert_allclose(slope(Z, "cbp"), 0.5 / (np.sqrt(z) + 0.1), rtol=1e-12)
@@ -45,7 +45,7 @@ def test_published_slopes() -> None:
 
 
 def test_bound_of_the_umass_slope() -> None:
-    """At most 158 (A4)."""
+    """The slope is at most 158."""
     assert slope(torch.linspace(-1e-6, 1e-6, 101, dtype=torch.float64), "bcnn_torch").max() <= 158.2
 
 
@@ -61,7 +61,7 @@ def test_finite_derivatives_at_zero_of_both_orders(mode: GradientMode) -> None:
 
 @pytest.mark.parametrize("mode", ["bcnn", "bcnn_torch", "fast_mpn"])
 def test_gradient_away_from_zero(mode: GradientMode) -> None:
-    """All but the damped one are derivatives, up to their guard."""
+    """All modes but the damped one give the derivative of the value, except close to zero."""
     z = torch.tensor([4.0, 0.5, -0.3, -9.0], dtype=torch.float64)
     assert_gradient(lambda z: signed_power(z, gradient=mode), z, tol=1e-6)
 

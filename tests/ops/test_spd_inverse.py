@@ -11,7 +11,7 @@ def spd(*shape: int, seed: int = 0) -> Tensor:
 
 
 def of_square(root: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the matrices I + root root^T, which stay symmetric under any step of root."""
+    """Invert I + root root^T, which is symmetric for any `root`."""
     return spd_inverse(root @ root.mT + torch.eye(root.shape[-2], dtype=root.dtype))
 
 

@@ -36,7 +36,7 @@ def test_eps_of_is_the_spacing_of_numbers(dtype: type) -> None:
 
 
 def test_eps_of_is_matlabs_in_single() -> None:
-    """eps(l) = 2^(floor(log2 l) - 23) (A2)."""
+    """The spacing of float32 at l is 2^(floor(log2 l) - 23)."""
     value = torch.tensor(10.0)
     assert float(eps_of(value)) == 2.0 ** (3 - 23)
 
@@ -48,7 +48,7 @@ def test_value_and_gradient_on_hard_spectra(name: str, kind: SpectralKind) -> No
     f = np.log if kind == "log" else (lambda value: value**0.7)
     assert relative_error(apply(a, kind), reference.spectral(a, f)) <= 1e-12
     smallest = float(torch.linalg.eigvalsh(a)[0])
-    if smallest > 1e-3:  # else a finite difference is no oracle
+    if smallest > 1e-3:  # below, finite differences are too inaccurate
         assert_gradient(lambda a: apply(a, kind), a, tol=1e-5)
 
 

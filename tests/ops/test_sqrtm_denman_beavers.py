@@ -1,4 +1,4 @@
-"""covpool.ops.sqrtm_denman_beavers: against scipy, and what becomes of singular matrices."""
+"""covpool.ops.sqrtm_denman_beavers: against scipy, and on singular matrices."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ A = spd(3.0, 1.4, 0.8, 0.3, 0.1)
 
 
 def literal(a: Tensor, iterations: int) -> Tensor:
-    """The iteration as it is written, on one matrix."""
+    """The iteration of the paper, on one matrix."""
     t = np.trace(a.numpy())
     y, z = a.numpy() / t, np.eye(len(a))
     for _ in range(iterations):
@@ -38,7 +38,7 @@ def test_converged_it_is_scipys_root(c: int) -> None:
 
 @pytest.mark.parametrize("iterations", [1, 5, 12])
 def test_singular_matrices_are_the_limit_of_regular_ones(iterations: int) -> None:
-    """The literal iteration has no inverse there; null eigenvalues have the root sqrt(t) / 2^T."""
+    """The iteration of the paper cannot invert a singular matrix. Here a zero eigenvalue has the root sqrt(t) / 2^T."""
     a = spd(4.0, 1.0, 0.0, 0.0)
     z = sqrtm_denman_beavers(a, iterations=iterations)
     near = literal(a + 1e-9 * torch.eye(4, dtype=torch.float64), iterations)

@@ -1,4 +1,4 @@
-"""covpool.ops.sqrtm_k_matrix: the derivative through eigenvectors, right and wrong where it should be."""
+"""covpool.ops.sqrtm_k_matrix: the derivative through eigenvectors, where it is exact and where it is not."""
 
 import torch
 from torch import Tensor

@@ -77,7 +77,7 @@ def test_iterative_solution_of_a_singular_root_tends_to_half_between_range_and_n
 
 
 def test_iterative_gradient_of_the_features_stays_a_third_off() -> None:
-    """36 % at 256 channels and 196 positions, whatever the number of steps."""
+    """At 256 channels and 196 positions the error is 36 %, for any number of steps."""
     x, g = features(1, 196, 256)[0].relu(), randn(256, 256, seed=1)
 
     def gradient_of_features(steps: int | None) -> Tensor:

@@ -68,7 +68,7 @@ def test_one_iteration_in_closed_form() -> None:
 
 @every_prenorm
 def test_many_iterations_reach_the_root(prenorm: Prenorm) -> None:
-    """N -> infinity is A2 with alpha = 1/2; round-off on the null space grows as 1.5^N, so not more than needed."""
+    """The limit is the exact root. Round-off on the null space grows as 1.5^N, so N is as small as possible."""
     z = sqrtm_newton_schulz(SINGULAR, iterations=15, prenorm=prenorm)
     assert relative_error(z @ z, SINGULAR) <= 1e-12
     assert relative_error(z, reference.power(SINGULAR, 0.5)) <= 1e-12
@@ -103,7 +103,7 @@ def test_approaches_the_root_from_below(prenorm: Prenorm) -> None:
 
 @every_count
 def test_slope_at_zero(iterations: int) -> None:
-    """1.5^N, finite where the root's is not."""
+    """The slope at zero is 1.5^N, while that of the root is infinite."""
     a = torch.diag(torch.tensor([1e-12, 1 - 1e-12], dtype=torch.float64))
     assert float(sqrtm_newton_schulz(a, iterations=iterations)[0, 0]) / 1e-12 == pytest.approx(
         1.5**iterations, rel=1e-8
@@ -121,7 +121,7 @@ THRESHOLDS = (0.84, 0.57, 0.32, 0.157, 0.073, 0.033, 0.0149, 0.0067, 0.0030, 0.0
 
 @pytest.mark.parametrize(("iterations", "threshold"), list(enumerate(THRESHOLDS, start=1)))
 def test_one_percent_thresholds(iterations: int, threshold: float) -> None:
-    """The relative error is below 1 % from this eigenvalue of A on, and not much before."""
+    """The relative error is below 1 % for eigenvalues of A from this one on, but not for much smaller ones."""
 
     def error(a: float) -> float:
         z = sqrtm_newton_schulz(torch.diag(torch.tensor([a, 1 - a], dtype=torch.float64)), iterations=iterations)
@@ -145,7 +145,7 @@ def test_frobenius_is_ahead_of_trace() -> None:
 
 
 def test_convergence_in_float32_and_float64_on_a_singular_matrix() -> None:
-    """256 channels, 196 positions: better to N = 15, worse again beyond, float64 sound to N = 50."""
+    """With 256 channels and 196 positions, float32 improves up to N = 15 and float64 stays accurate up to N = 50."""
     a = covariance(features(1, 196, 256).relu())[0]
     root = reference.power(a, 0.5)
     errors = {n: relative_error(sqrtm_newton_schulz(a.float(), iterations=n), root) for n in (3, 5, 7, 10, 15)}

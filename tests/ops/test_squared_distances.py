@@ -22,7 +22,7 @@ def test_gradient_of_both() -> None:
 def test_an_offset_that_all_share_costs_no_accuracy(offset: float) -> None:
     x, centers = randn(50, 16, dtype=torch.float32) + offset, randn(8, 16, seed=1, dtype=torch.float32) + offset
     exact = ((x.double().unsqueeze(-2) - centers.double()) ** 2).sum(-1)
-    assert (squared_distances(x, centers) - exact).abs().max() < 1e-4  # 0.6 for the bare formula at the offset
+    assert (squared_distances(x, centers) - exact).abs().max() < 1e-4  # the offset costs the plain formula 0.6
 
 
 def test_of_one_center_a_point_upon_it_is_at_zero() -> None:

@@ -26,7 +26,7 @@ def objective(p: Tensor, s: Tensor, gamma: float) -> Tensor:
 
 @every_gamma
 def test_it_is_the_minimum(gamma: float) -> None:
-    """Stationary, and larger in every direction away from it."""
+    """The result is a stationary point, and the objective grows in every direction."""
     s = spd(4.0, 2.5, 1.3, 0.6, 0.2)
     p = vn_mle_eigh(s, gamma).requires_grad_()
     value = objective(p, s, gamma)
@@ -47,7 +47,7 @@ def test_gamma_one_is_the_square_root_with_the_known_minimum() -> None:
 @every_gamma
 @pytest.mark.parametrize("name", hard_matrices())
 def test_every_eigenvalue_solves_its_quadratic_equation(name: str, gamma: float) -> None:
-    """gamma p^2 + (1 - gamma) p = l, for the smallest, too."""
+    """gamma p^2 + (1 - gamma) p = l, also for the smallest eigenvalues."""
     a = hard_matrices()[name]
     p = torch.linalg.eigvalsh(vn_mle_eigh(a, gamma))
     torch.testing.assert_close(gamma * p**2 + (1 - gamma) * p, torch.linalg.eigvalsh(a), rtol=1e-10, atol=1e-14)
