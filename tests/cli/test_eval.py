@@ -12,6 +12,8 @@ from covpool.cli.eval import data_of
 from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline import data_split, preprocessing
 from covpool.data.sets import open_data
+from covpool.engine.training import train
+from tiny import make_tree, tiny_recipe
 from trees import break_image, make_dtd, make_folder
 
 CLASSES = ["class0", "class1", "class2"]
@@ -49,6 +51,45 @@ def test_the_data_set_of_the_recipe_is_the_default(checkpoint: Path) -> None:
     assert result.exit_code == 0 and "12 images; ten crops; calibration" in result.output
 
 
+def test_without_options_the_evaluation_is_that_of_the_training(tmp_path: Path) -> None:
+    """Flips, precision and skipped images come from the checkpoint; options replace them."""
+    tree = make_tree(tmp_path / "tree", train=4)
+    break_image(tree / "test" / "red" / "0.png")
+    recipe = tiny_recipe(
+        tree, evaluate={"flip": True}, train={"precision": "bf16", "epochs": 1}, data={"broken": "skip"}
+    )
+    trained = train(recipe, tmp_path / "run").metrics
+    out = tmp_path / "found.json"
+    result = run("eval", tmp_path / "run" / "last.safetensors", "--workers", 0, "--device", "cpu", "--json", out)
+    assert "11 images; 1 skipped; central crop, averaged over flips, in bf16" in result.output, result.output
+    found = json.loads(out.read_text())
+    assert [found[k] for k in ("top1", "top3", "top5")] == [trained[k] for k in ("top1", "top3", "top5")]
+    assert (found["crops"], found["flip"], found["precision"]) == (1, True, "bf16")
+    best = run("eval", tmp_path / "run" / "best.safetensors", "--workers", 0, "--device", "cpu", "--no-flip")
+    assert "1 skipped; central crop, in bf16" in best.output
+    assert "is the best epoch on these test images, so its accuracy is too optimistic" in best.output
+    assert "too optimistic" not in result.output
+    image = tree / "test" / "red" / "1.png"
+    asked = ("predict", tmp_path / "run" / "last.safetensors", image, "--json", "--device", "cpu")
+    assert run(*asked).output == run(*asked, "--flip").output != run(*asked, "--no-flip").output
+
+
+def test_scores_that_are_not_finite_are_an_error(checkpoint: Path, root: Path, tmp_path: Path) -> None:
+    """No accuracy with an interval, and no JSON that is none: the image and the first module are named."""
+    network, kept = covpool.load(checkpoint), covpool.io.read_checkpoint(checkpoint)
+    with torch.no_grad():
+        network.features.body.layer2[0].conv1.weight[0, 0] = torch.nan
+    spoilt = tmp_path / "spoilt.safetensors"
+    covpool.save(network, spoilt, class_names=CLASSES, preprocessing=kept.preprocessing, data=kept.data)
+    said = "png: NaN or inf first appeared in the output of features.body.layer2.0.conv1 (Conv2d)"
+    evaluated = refused("eval", spoilt, "--workers", 0, "--device", "cpu")
+    assert "the network gives NaN or inf for " in evaluated and said in evaluated
+    assert "test_0_0" in evaluated
+    assert said in refused("eval", spoilt, "--workers", 0, "--device", "cpu", "--classifier", "svm")
+    result = run("predict", spoilt, root / "test" / "class1", "--json", "--device", "cpu")
+    assert result.exit_code == 2 and not result.stdout and said in result.stderr
+
+
 def test_another_data_set_does_not_use_the_split_of_the_recipe(tmp_path: Path) -> None:
     network, path = covpool.attach("test_resnet", "avg", 3), tmp_path / "model.safetensors"
     trained = Data(name="dtd", root="textures", split=7, train_on="train+val", test_on="test")
@@ -77,7 +118,7 @@ def test_checkpoints_of_different_splits_are_not_fused(tmp_path: Path, caplog: p
 
 def test_mistakes(checkpoint: Path, root: Path, tmp_path: Path) -> None:
     assert "no folder" in refused("eval", checkpoint, "--data", tmp_path / "none")
-    assert "`--crops` must be one of [1, 10]; got 5" in refused("eval", checkpoint, "--crops", 5)
+    assert "`--crops` must be one of [0, 1, 10]; got 5" in refused("eval", checkpoint, "--crops", 5)
     assert "`--classifier` must be one of" in refused("eval", checkpoint, "--classifier", "forest")
     assert "leave --crops out" in refused("eval", checkpoint, "--classifier", "svm", "--crops", 10)
     assert "--device must be cpu" in refused("eval", checkpoint, "--device", "abacus", "--workers", 0)

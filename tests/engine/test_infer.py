@@ -1,5 +1,9 @@
 """The one loop over images: order, padding, crops, flips, precision, selection of rows."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +29,20 @@ def test_scores_are_in_the_order_of_the_images_without_padding() -> None:
     )
     assert targets.tolist() == [0, 1, 2, 3, -1] and not model.training and not found.requires_grad
     torch.testing.assert_close(found, model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_outputs_that_are_not_finite_name_the_image_and_the_module() -> None:
+    model = network()
+    x = torch.randn(4, 10, 3, 32, 32)
+    x[2, 7, 0, 0, 0] = torch.inf
+    whole = batch(x, [0, 1, 2, 3], [5, 6, 7, 8])
+    with pytest.raises(ValueError, match=r"NaN or inf for image 7: NaN or inf first appeared in the input of"):
+        compute_scores(model, [whole])
+    named = replace(whole, paths=[Path(f"{i}.png") for i in range(9)])
+    with pytest.raises(ValueError, match=r"NaN or inf for 7.png: "):
+        compute_scores(model, [named])
+    for hidden in ({"index": torch.tensor([5, 6, -1, 8])}, {"broken": torch.tensor([False, False, True, False])}):
+        compute_scores(model, [replace(whole, **hidden)])  # padding, and an image that could not be read
 
 
 def test_flip_and_ten_crops_are_means_of_logits() -> None:

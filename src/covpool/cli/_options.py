@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from covpool.data import Data
 
 Device = Annotated[str, typer.Option(help="Device to run on: cpu or cuda. The default is the GPU if there is one.")]
-Flip = Annotated[bool, typer.Option(help="Average the scores of each image and its flipped copy.")]
+Flip = Annotated[
+    bool | None,
+    typer.Option(help="Average the scores of each image and its flipped copy. The default is as in the training."),
+]
 RecipeName = Annotated[str, typer.Argument(help="Recipe: a TOML file, or a name from `covpool list --recipes`.")]
 
 

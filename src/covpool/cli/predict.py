@@ -20,7 +20,7 @@ def command(
     images: list[Path],
     *,
     top: int = 5,
-    flip: Flip = False,
+    flip: Flip = None,
     json: bool = False,
     batch_size: int = 32,
     device: Device = "",
@@ -75,7 +75,7 @@ def _files(paths: list[Path]) -> list[Path]:
 def _json_line(prediction: "Prediction") -> str:
     classes = [{"class": name, "probability": value} for name, value in prediction.classes]
     line = {"image": str(prediction.path), "classes": classes}
-    return json_format.dumps(line | ({"error": prediction.error} if prediction.error else {}))
+    return json_format.dumps(line | ({"error": prediction.error} if prediction.error else {}), allow_nan=False)
 
 
 def _rows(prediction: "Prediction") -> list[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from covpool._progress import OnProgress
 from covpool.data.pipeline import Batch, EvalBatches
 from covpool.engine._devices import autocast, gathered
+from covpool.engine._finite_outputs import refuse_non_finite
 from covpool.recipe import Precision
 
 Output = TypeVar("Output")
@@ -40,6 +41,8 @@ def infer(
 ) -> Iterator[Inferred[Any]]:
     """Run a network over batches without gradients, one result per batch. Images get the dtype of its weights.
 
+    An output that is not finite raises an error that names the image and the first module with such a value.
+
     Args:
         network: The network. It is put in evaluation mode and stays in it.
         batches: The batches of this process, for example `covpool.data.pipeline.EvalBatches`.
@@ -59,6 +62,7 @@ def infer(
         views = (x, x.flip(-1)) if flip else (x,)
         with autocast(precision, batch.x.device):
             outputs = tuple(run(view) for view in views)
+            refuse_non_finite(outputs, batch, network, run, views)
         yield Inferred(batch, outputs)
 
 
@@ -138,4 +142,5 @@ def select_rows(batches: Iterable[Batch], keep: Callable[[Batch], Tensor]) -> It
         mask = keep(batch)
         if mask.any():
             on_device, on_cpu = mask.to(batch.x.device), mask.cpu()
-            yield Batch(batch.x[on_device], batch.y[on_device], batch.index[on_cpu], batch.broken[on_cpu])
+            kept = (batch.x[on_device], batch.y[on_device], batch.index[on_cpu], batch.broken[on_cpu])
+            yield Batch(*kept, batch.paths)

@@ -59,10 +59,12 @@ class EvaluationSettings(Described):
     Attributes:
         crops: 1 (central) or 10 (corners and center, and the same flipped).
         flip: Whether the scores of an image and of its flipped copy are averaged.
+        precision: Precision of the forward pass; "bf16" and "fp16" are autocast.
     """
 
     crops: Literal[1, 10] = 1
     flip: bool = False
+    precision: Literal["32", "bf16", "fp16"] = "32"
 
 
 class DataSplit(Described):

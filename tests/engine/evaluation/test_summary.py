@@ -45,3 +45,11 @@ def test_scores_that_cannot_be_evaluated_are_refused() -> None:
         summarize_scores(torch.zeros(2, 4), torch.tensor([-1, -1]), NAMES)
     with pytest.raises(ValueError, match=r"must be \(2, 4\)"):
         summarize_scores(torch.zeros(2, 3), torch.tensor([0, 1]), NAMES)
+
+
+def test_nan_is_not_a_score() -> None:
+    scores = torch.eye(4).repeat(2, 1)
+    scores[4, 1] = torch.nan
+    with pytest.raises(ValueError, match="got NaN for 1 of 8 images"):
+        summarize_scores(scores, torch.arange(4).repeat(2), NAMES)
+    assert summarize_scores(scores, torch.tensor([0, 1, 2, 3, -1, 1, 2, 3]), NAMES).images == 7, "one is left out"

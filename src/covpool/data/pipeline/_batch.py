@@ -1,7 +1,8 @@
 """Batches of images and targets, and what produces them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -15,6 +16,7 @@ class Batch:
     y: Tensor  # (b,), -1 = unknown
     index: Tensor  # (b,) of each image in its set; -1 = padding, where a test set is uneven over processes
     broken: Tensor  # (b,) True where the image could not be read
+    paths: Sequence[Path] | None = None  # of the whole set, for messages; None if the images are not files
 
 
 class Source(Protocol):

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 
 import torch
 
@@ -114,7 +114,8 @@ class EvalBatches(_Batches):
         return len(self._rows())
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._source.batches(self._rows(), 0)
+        paths = self.images.paths
+        return (replace(batch, paths=paths) for batch in self._source.batches(self._rows(), 0))
 
     def _rows(self) -> list[torch.Tensor]:
         return eval_order(len(self.images), self.batch_size, self.share)

@@ -1,6 +1,5 @@
 """Evaluation of checkpoints on a data set: crops, flips, fusion of several, softmax or SVM."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +19,19 @@ from covpool.engine.evaluation._representations import Representations, compute_
 from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
 from covpool.engine.evaluation._tensor_cache import cached, file_digest, file_marks
-from covpool.io import Checkpoint, read_checkpoint
+from covpool.io import Checkpoint, EvaluationSettings, read_checkpoint
 from covpool.models import Network
+from covpool.recipe import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """How checkpoints are evaluated.
+    """How checkpoints are evaluated. What is None is as in the training of each checkpoint.
 
     Attributes:
         crops: 1 (the center) or 10 (corners and center, each with its flip).
         flip: Average the scores of the image and its flip. The SVM always does.
+        precision: Precision of the forward pass. The SVM uses float32.
         classifier: The network's own classifier, or SVMs trained on its representations.
         batch_size: Images per batch.
         device: Device that runs the network.
@@ -39,14 +40,21 @@ class EvaluationProtocol:
         on_progress: Called after every batch.
     """
 
-    crops: Crops = 1
-    flip: bool = False
+    crops: Crops | None = None
+    flip: bool | None = None
+    precision: Precision | None = None
     classifier: Literal["softmax", "svm"] = "softmax"
     batch_size: int = 64
     device: str = "cpu"
     features: Path | None = None
     force: bool = False
     on_progress: OnProgress = discard
+
+    def settings_for(self, checkpoint: Checkpoint) -> EvaluationSettings:
+        """The settings for a checkpoint, those that are None filled in from its training."""
+        own = checkpoint.evaluation or EvaluationSettings()
+        given = {name: getattr(self, name) for name in ("crops", "flip", "precision")}
+        return own.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -106,8 +114,9 @@ def fused_scores(
         if protocol.classifier == "svm":
             scores, targets = _svm_scores(checkpoint, splits, data, protocol)
         else:
-            batches = _batches(checkpoint, splits.test, data, protocol, f"test set, {path.name}")
-            logits, targets = compute_scores(checkpoint.network, batches, flip=protocol.flip)
+            how = protocol.settings_for(checkpoint.about)
+            batches = _batches(checkpoint, splits.test, data, protocol, f"test set, {path.name}", how.crops)
+            logits, targets = compute_scores(checkpoint.network, batches, flip=how.flip, precision=how.precision)
             scores = logits.double().softmax(1)
         found.append(scores.double())
     mean = torch.stack(found).mean(0)
@@ -162,15 +171,19 @@ def _representations(
     }
 
     def compute() -> Representations:
-        one_crop = dataclasses.replace(protocol, crops=1)
-        batches = _batches(checkpoint, images, data, one_crop, f"representations, {part} set")
+        batches = _batches(checkpoint, images, data, protocol, f"representations, {part} set")
         return compute_representations(checkpoint.network, batches)
 
     return cached(protocol.features, key, compute, Representations)
 
 
 def _batches(
-    checkpoint: LoadedCheckpoint, images: Images, data: Data, protocol: EvaluationProtocol, what: str
+    checkpoint: LoadedCheckpoint,
+    images: Images,
+    data: Data,
+    protocol: EvaluationProtocol,
+    what: str,
+    crops: Crops = 1,
 ) -> Iterator[Batch]:
     """The batches of some images; progress is reported after each."""
     batches = EvalBatches(
@@ -178,7 +191,7 @@ def _batches(
         checkpoint.augment,
         data,
         batch_size=protocol.batch_size,
-        crops=protocol.crops,
+        crops=crops,
         device=protocol.device,
     )
     return with_progress(batches, what, protocol.on_progress)

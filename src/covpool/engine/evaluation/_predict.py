@@ -10,7 +10,7 @@ from covpool._errors import CovpoolError
 from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
 from covpool.data.pipeline import Batch, EvalBatches, eval_transform
 from covpool.engine._infer import infer_logits, select_rows
-from covpool.engine.evaluation._evaluate import LoadedCheckpoint
+from covpool.engine.evaluation._evaluate import EvaluationProtocol, LoadedCheckpoint
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def predict(
     images: Sequence[Path],
     *,
     top: int = 5,
-    flip: bool = False,
+    flip: bool | None = None,
     batch_size: int = 32,
     device: str = "cpu",
 ) -> Iterator[Prediction]:
@@ -43,7 +43,7 @@ def predict(
         checkpoint: A file of `covpool train` or `covpool.save`; its preprocessing is applied.
         images: The image files.
         top: Number of classes per image.
-        flip: Average the logits over the flipped image, as `covpool eval --flip` does.
+        flip: Average the logits over the flipped image; None = as in the training. Crops and precision are too.
         batch_size: Images per batch.
         device: Device that runs the network.
     """
@@ -56,9 +56,12 @@ def predict(
     names = loaded.about.class_names or tuple(str(i) for i in range(loaded.network.num_classes))
     files = Images(Paths(images), [UNKNOWN] * len(images), names)
     data = Data(broken="skip", workers=0)
-    for batch in EvalBatches(files, loaded.augment, data, batch_size=batch_size, device=device):
+    how = EvaluationProtocol(flip=flip).settings_for(loaded.about)
+    batches = EvalBatches(files, loaded.augment, data, batch_size=batch_size, crops=how.crops, device=device)
+    for batch in batches:
         found = {}
-        for kept, logits in infer_logits(loaded.network, select_rows([batch], _is_readable), flip=flip):
+        readable = select_rows([batch], _is_readable)
+        for kept, logits in infer_logits(loaded.network, readable, flip=how.flip, precision=how.precision):
             found = dict(zip(kept.index.tolist(), logits.softmax(1).cpu(), strict=True))
         for i in batch.index.tolist():
             if i not in found:

@@ -88,6 +88,9 @@ def summarize_scores(
     if not known.any():
         raise CovpoolError("no image has a known class: there is nothing to evaluate")
     scores, targets = scores[known], targets[known]
+    if scores.isnan().any():
+        rows = int(scores.isnan().any(1).sum())
+        raise CovpoolError(f"`scores` must be numbers; got NaN for {rows} of {len(scores)} images: check the network")
     accuracy = {name: value for name, value in accuracies(scores, targets).items() if name != "loss"}
     count = len(targets)
     pairs = targets * len(classes) + scores.argmax(1)

@@ -213,7 +213,9 @@ class Session:
                 self.run / name,
                 class_names=self.splits.train.classes,
                 preprocessing=preprocessing(self.augment),
-                evaluation=EvaluationSettings(crops=recipe.evaluate.crops, flip=recipe.evaluate.flip),
+                evaluation=EvaluationSettings(
+                    crops=recipe.evaluate.crops, flip=recipe.evaluate.flip, precision=recipe.train.precision
+                ),
                 data=self._data,
                 training={"recipe": recipe.model_dump(mode="json"), **about},
             )
