@@ -187,6 +187,17 @@ def test_images_of_fine_tuning(data: str, resize: tuple[int, ...]) -> None:
     assert (recipe.train.epochs, recipe.train.batch_size, recipe.schedule.name) == (100, 10, "constant")
 
 
+def test_the_paper_s_text_and_its_release_differ() -> None:
+    """The authors' script for VGG-16 leaves the classifier the weight decay of the other layers."""
+    released = read_recipe("finetune-vgg16_isqrt_32k+aircraft")
+    assert released.optimizer.head_weight_decay is None and released.optimizer.weight_decay == 1e-4
+    assert (released.optimizer.lr, released.optimizer.head_factor, released.train.epochs) == (3e-3, 20, 40)
+    text = read_recipe("finetune-vgg16_isqrt_32k+aircraft+paper-text")
+    assert text.optimizer.lr == pytest.approx(10**-2.1, rel=1e-3) and text.augment.resize == (448,)
+    assert (text.optimizer.head_factor, text.optimizer.weight_decay, text.train.epochs) == (5, 5e-4, 100)
+    assert text.schedule.name == "constant" and text.data.name == "aircraft"
+
+
 def test_b_cnn_learns_in_two_stages() -> None:
     first, second = resolve_stages(read_recipe("finetune-vgg16_netvlad+cub"))
     assert (first.end, second.end) == (100, 200)

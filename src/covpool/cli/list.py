@@ -65,7 +65,7 @@ def _recipes() -> Table:
     from covpool.recipe import list_recipes, list_sets, read_about
 
     rows = [(name, read_about(name)) for name in list_recipes()]
-    caption = f"add the settings of a data set with +, as in finetune+cub: {', '.join(list_sets())}"
+    caption = f"add settings with +, as in finetune+cub: {', '.join(list_sets())}"
     title = "Recipes: covpool train NAME data.root=FOLDER"
     return table(("name", "about"), rows, left=2, title=title, caption=caption)
 
