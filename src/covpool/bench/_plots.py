@@ -33,19 +33,16 @@ def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
         records: Records from `read_records`; those of other suites are ignored.
         path: Image file to write.
     """
-    curves = [record for record in records if record["suite"] == "curves"]
-    if not curves:
-        raise CovpoolError("the file has no records of the suite 'curves': run `covpool bench curves --json FILE`")
+    curves = _of_suite(records, "curves", "curves --json FILE")
     usual = tuple(Counter(record["shape"][axis] for record in curves).most_common(1)[0][0] for axis in range(3))
-    plt = require("matplotlib.pyplot", "plots")
-    figure, panels = plt.subplots(1, 3, figsize=(14, 4), layout="constrained", sharey=True)
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(14, 4), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
     for axis, panel in zip((2, 1, 0), panels, strict=True):
         _plot_against(panel, curves, axis, usual)
     panels[0].set_ylabel("forward + backward, ms")
     panels[0].legend()
     figure.suptitle(f"{curves[0]['device']}, torch {curves[0]['torch']}")
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
@@ -55,13 +52,9 @@ def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
         records: Records from `read_records`; those of other suites are ignored.
         path: Image file to write.
     """
-    steps = [record for record in records if record["suite"] == "steps"]
-    if not steps:
-        raise CovpoolError(
-            "the file has no records of training steps: run `covpool bench --model NAME --batch 16 --batch 32 ...`"
-        )
-    plt = require("matplotlib.pyplot", "plots")
-    figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    steps = _of_suite(records, "steps", "--model NAME --batch 16 --batch 32 ...")
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(7, 4.5), layout="constrained")
+    axis = figure.subplots()
     for name in dict.fromkeys(record["name"] for record in steps):
         latest = {r["shape"][0]: r["extra"]["images_per_s"] for r in steps if r["name"] == name}
         axis.plot(*zip(*sorted(latest.items()), strict=True), marker="o", label=name)
@@ -75,7 +68,14 @@ def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
     axis.grid(alpha=0.3)
     axis.legend()
     figure.savefig(path, dpi=110)
-    plt.close(figure)
+
+
+def _of_suite(records: list[dict[str, Any]], suite: str, arguments: str) -> list[dict[str, Any]]:
+    """Return the records of a suite; if there are none, name the command that makes them."""
+    found = [record for record in records if record["suite"] == suite]
+    if not found:
+        raise CovpoolError(f"the file has no records of the suite {suite!r}: run `covpool bench {arguments}`")
+    return found
 
 
 def _plot_against(panel: Any, curves: list[dict[str, Any]], axis: int, usual: tuple[int, ...]) -> None:

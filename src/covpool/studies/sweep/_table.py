@@ -90,7 +90,6 @@ def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
     shown = [row for row in rows if row.sound]
     if not shown:
         raise CovpoolError("no training of the sweep has a result: there is nothing to plot")
-    plt = require("matplotlib.pyplot", "plots")
     axis_key = next(iter(shown[0].point), None)
     ticks = list(dict.fromkeys(row.point.get(axis_key or "", "all") for row in rows))
     places = _places(ticks)
@@ -98,7 +97,8 @@ def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
     for row in shown:
         others = ", ".join(f"{key}={value}" for key, value in row.point.items() if key != axis_key)
         lines.setdefault(others, []).append(row)
-    figure, panel = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(7, 4.5), layout="constrained")
+    panel = figure.subplots()
     for label, own in lines.items():
         x = [places[row.point.get(axis_key or "", "all")] for row in own]
         y = [100 * (row.mean("top1") or 0) for row in own]
@@ -112,7 +112,6 @@ def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
         panel.legend()
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _places(ticks: Sequence[str]) -> dict[str, float]:
