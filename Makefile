@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED) compiler lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Checks that take minutes each: the kernels compiled for every kind of GPU.
+# Checks that take minutes: kernels compiled for every kind of GPU, every named network and backbone, torchrun.
 test-long: $(INSTALLED) compiler
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
 

@@ -91,13 +91,13 @@ def test_the_original_is_torchvision_s_network() -> None:
     x = torch.randn(2, 3, 64, 64)
     for name, end in (("resnet18", "fc"), ("vgg16", "classifier"), ("densenet201", "classifier")):
         reference = torchvision.models.get_model(name, num_classes=5).eval()
-        network = covpool.create_model(name, 5).eval()
+        network = build(name, num_classes=5).eval()
         state = reference.state_dict()
         renamed = {
             key.replace(end, "classifier", 1) if key.startswith(f"{end}.") else f"features.body.{key}": value
             for key, value in state.items()
         }
-        network.load_state_dict(renamed)
+        network.load_state_dict(renamed, assign=True)
         with torch.no_grad():
             torch.testing.assert_close(network(x), reference(x))
 

@@ -1,11 +1,14 @@
 """Which back-end and precision are chosen: pure functions."""
 
-import subprocess
-import sys
+import multiprocessing
+import warnings
+from multiprocessing.connection import Connection
 
 import pytest
 import torch
 
+from covpool.bench._record import environment
+from covpool.ops import isqrt_covariance
 from covpool.ops._backend import (
     LARGEST_ORDER,
     NEWER_SETTING,
@@ -60,18 +63,24 @@ def test_precision_follows_autocast_and_torchs_setting() -> None:
         torch.set_float32_matmul_precision(before)
 
 
+def with_the_newer_setting(results: Connection) -> None:
+    warnings.simplefilter("ignore")
+    torch.compiler.reset()
+    x = torch.randn(2, 9, 4)
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    recorded = environment(x.device, 0)["matmul_precision"]
+    compiled = torch.compile(isqrt_covariance, fullgraph=True, backend="eager")
+    results.send((matmul_precision(x, None), recorded, tuple(compiled(x).shape)))
+
+
 def test_torchs_newer_setting_is_read_too_and_compiled() -> None:
+    """In a copy of this process, because torch refuses its older setting after the newer one was used."""
     if not NEWER_SETTING:
         pytest.skip("torch has no fp32_precision yet")
-    program = """
-import torch
-from covpool.ops import isqrt_covariance
-from covpool.ops._backend import matmul_precision
-from covpool.bench._record import environment
-x = torch.randn(2, 9, 4)
-torch.backends.cuda.matmul.fp32_precision = "tf32"
-print(matmul_precision(x, None), environment(x.device, 0)["matmul_precision"])
-print(torch.compile(isqrt_covariance, fullgraph=True, backend="eager")(x).shape)
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "tf32 high\ntorch.Size([2, 4, 4])\n"
+    results, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=with_the_newer_setting, args=(sender,))
+    process.start()
+    with results, sender:
+        assert results.poll(60), "the process failed"
+        assert results.recv() == ("tf32", "high", (2, 4, 4))
+    process.join()
