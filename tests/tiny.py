@@ -63,6 +63,7 @@ class Fork:
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
         self._printed = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `communicate`)
+        self._output = ""
         self._process = multiprocessing.get_context("fork").Process(target=self._main, args=(arguments, environment))
         self._process.start()
         self.pid = self._process.pid
@@ -80,24 +81,29 @@ class Fork:
     def poll(self) -> int | None:
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def kill(self) -> None:
         self._process.kill()
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
         self._process.join(timeout)
         assert self.returncode is not None, f"still running after {timeout} seconds"
-        with self._printed as printed:
-            printed.seek(0)
-            return printed.read(), None
+        if not self._printed.closed:
+            with self._printed:
+                self._printed.seek(0)
+                self._output = self._printed.read()
+        return self._output, None
 
 
 Process = subprocess.Popen[str] | Fork
 
 
 def start(*arguments: object, program: tuple[str, ...] = (), **environment: str) -> Process:
-    """Start the command line in another process; `program` may start it through torchrun.
+    """Start the command line in another process.
 
-    A process that has used CUDA cannot be copied, so a new one is started where there is a GPU.
+    Without a GPU that is a copy of this one. Name a `program`, such as torchrun or ("covpool",), for a new process.
     """
     known = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment}
     if not program and not torch.cuda.is_available():

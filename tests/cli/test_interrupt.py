@@ -72,5 +72,5 @@ def test_no_traceback_at_any_moment(tmp_path: Path) -> None:
         run = tmp_path / f"run{i % 4}"
         arguments = ("--resume", run) if (run / "recipe.toml").exists() else (path, "--out", run)
         delays = [draw.uniform(0.3, 12), *([draw.uniform(0, 0.5)] if i % 2 else [])]
-        code, output = interrupted(start("train", *arguments, "--no-report"), *delays)
+        code, output = interrupted(start("train", *arguments, "--no-report", program=("covpool",)), *delays)
         assert code in (130, -signal.SIGINT) and "Traceback" not in output, (i, delays, code, output)
