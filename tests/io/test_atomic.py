@@ -75,13 +75,13 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path, library: str) -> No
     assert path.read_text() == "old" and names(tmp_path) == ["file.pt"]
 
 
-def test_what_safetensors_says_of_a_full_disk_is_understood(tmp_path: Path) -> None:
+def test_a_full_disk_is_recognized_in_the_error_of_safetensors(tmp_path: Path) -> None:
     """It writes under a name of its own and removes that: nothing is left to ask the disk about."""
     with pytest.raises(OSError, match=r"file' cannot be written: No space left"), replacing(tmp_path / "file"):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
 
-def test_a_mistake_while_writing_keeps_its_own_words(tmp_path: Path) -> None:
+def test_an_error_while_writing_keeps_its_message(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="mistake"), replacing(tmp_path / "file.txt"):
         raise RuntimeError("mistake")
 

@@ -106,7 +106,7 @@ def test_eigen_decompositions_stay_in_torch(tmp_path: Path) -> None:
     assert relative(run(tmp_path / "model.pt2", x), model.eval()(x)) <= 1e-4
 
 
-def test_batch_norms_are_folded_and_nothing_else_is_there(tmp_path: Path) -> None:
+def test_batch_norms_are_folded_and_no_layers_of_training_remain(tmp_path: Path) -> None:
     model = small()
     export(model, tmp_path / "model.onnx", sizes=(64, 96), metadata={"class_names": ["a", "b"]})
     file = onnx.load(tmp_path / "model.onnx")

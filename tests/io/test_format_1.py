@@ -94,7 +94,7 @@ def test_a_trained_network(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_network_of_the_paper_saved_by_hand(tmp_path: Path) -> None:
+def test_a_format_1_file_of_a_network_of_the_paper(tmp_path: Path) -> None:
     network = covpool.create_model("resnet18_isqrt_2k", 3).eval()
     unknown: dict[str, Any] = {"class_names": None, "preprocessing": None, "recipe_extra": None}
     path = write(tmp_path / "model.safetensors", network, recipe=NAMED, origin="A / G: resnet18", **unknown)

@@ -454,7 +454,7 @@ def test_wrappings_make_no_difference(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_the_open_stride_is_taken_as_removed_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_stride_is_taken_as_removed_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     torch.save(trained("resnet50", 2048), tmp_path / "foreign.pth")
     import_checkpoint(tmp_path / "foreign.pth")
     assert "keep_last_stride=True" in caplog.text

@@ -138,7 +138,7 @@ def test_signatures_have_as_many_arguments_as_the_c_functions() -> None:
 
 @gpu
 class TestOnTheGpu:
-    def test_torch_for_cuda_12_6_and_later_has_it(self) -> None:
+    def test_torch_for_cuda_12_6_and_later_has_the_batched_solver(self) -> None:
         if torch.version.cuda and tuple(map(int, torch.version.cuda.split("."))) >= (12, 6):
             assert available()
 

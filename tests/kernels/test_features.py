@@ -56,7 +56,7 @@ def test_operands_are_centred_scaled_and_padded_with_zeros(precision: str, weigh
     assert relative_error(scales.cpu(), 0.25 * t.sqrt()) <= 1e-6
 
 
-def test_only_the_operand_asked_for_is_made_and_the_scale_stays_constant_without_compensation() -> None:
+def test_only_the_requested_operand_is_made_and_scales_are_constant_without_compensation() -> None:
     f = isqrt.Features(randn(2, 9, 20), None, mode("tf32", 5))
     k, kt, _, scales = f.operands(None, (64, 64), 0.25, False)
     assert k.numel() == 0 and kt.isfinite().all()

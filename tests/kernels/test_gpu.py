@@ -100,7 +100,7 @@ def test_other_makes_are_left_to_torch(pretend: SimpleNamespace, monkeypatch: py
     assert gpu.shared_memory(torch.device("cuda", 0)) == 0
 
 
-def test_the_compiler_asks_once_and_does_not_look_inside(pretend: SimpleNamespace) -> None:
+def test_the_compiler_takes_the_shared_memory_as_a_constant(pretend: SimpleNamespace) -> None:
     @torch.compile(fullgraph=True, backend="eager")
     def plus_room(x: torch.Tensor) -> torch.Tensor:
         return x + gpu.shared_memory(torch.device("cuda", 0))

@@ -129,7 +129,7 @@ def test_real_shapes_with_five_iterations(form: str, precision: str, shape: tupl
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_channels_first_features_are_read_and_answered_in_their_own_strides(form: str) -> None:
+def test_the_gradient_of_channels_first_features_has_their_strides(form: str) -> None:
     x = randn(2, 5, 12).mT
     assert_exact(x, None, form)
     _, dx = root(x, None, upstream(x), form)
@@ -144,7 +144,7 @@ def test_every_other_channel_of_a_wider_tensor(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_features_lose_only_what_rounding_the_gradient_costs(form: str, dtype: torch.dtype) -> None:
+def test_half_precision_features_cost_only_the_rounding_of_the_gradient(form: str, dtype: torch.dtype) -> None:
     x = randn(2, 9, 5).to(dtype)
     g = upstream(x)
     z, dx = root(x, None, g, form)
@@ -277,7 +277,7 @@ def test_equal_features_have_no_variance_in_spite_of_rounding(form: str, postcom
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_features_whose_squares_only_just_fit(form: str) -> None:
+def test_features_whose_squares_nearly_overflow(form: str) -> None:
     assert_exact(randn(*SHAPES[form]) * 1e18, None, form)
 
 
@@ -302,7 +302,7 @@ def test_positions_of_half_precision_features_are_weighted_in_float32(
     assert relative_error(z, expected) <= LARGEST_ERROR["float32"]
 
 
-def test_no_images_at_all_through_the_operation() -> None:
+def test_an_empty_batch_through_the_operation() -> None:
     x = randn(0, 9, 5).requires_grad_()
     for vectorize, shape in ((True, (0, 15)), (False, (0, 5, 5))):
         z = ops.isqrt_covariance(x, backend="triton", vectorize=vectorize)

@@ -57,7 +57,7 @@ def test_the_map_grows_fourfold_and_only_with_the_stride_removed(name: str) -> N
         lambda: torchvision.models.shufflenet_v2_x0_5(),
     ],
 )
-def test_an_object_is_not_changed_and_its_weights_stay_bit_for_bit(make: Any) -> None:
+def test_an_object_and_its_weights_are_not_changed(make: Any) -> None:
     model = make().eval()
     before, text = copy.deepcopy(model.state_dict()), repr(model)
     x = torch.randn(1, 3, 160, 160)
@@ -90,7 +90,7 @@ def test_mobilenet_v2_keeps_its_features(mobilenet_v2: Path) -> None:
         assert network.pool.out_features == 256 * 257 // 2
 
 
-def test_what_stood_after_the_pool_is_gone_and_named() -> None:
+def test_layers_after_the_pool_are_removed_and_named() -> None:
     network = covpool.attach("mobilenetv3_small_050", num_classes=3)
     assert network.features.removed == ("conv_head", "classifier")
     assert "removed: conv_head, classifier" in repr(network)

@@ -40,7 +40,7 @@ def test_adaptive_pooling_to_a_grid_counts_as_pooling() -> None:
     assert body(torch.randn(1, 3, 256, 256)).shape == (1, 256, 7, 7)
 
 
-def test_levels_may_lie_deep_and_later_parts_are_gone() -> None:
+def test_levels_may_be_nested_and_later_layers_are_removed() -> None:
     model = torchvision.models.vgg11().eval()
     body = cut_after_levels(model, ("features.10", "features.15"), "forward")
     x = torch.randn(1, 3, 64, 64)
@@ -50,7 +50,7 @@ def test_levels_may_lie_deep_and_later_parts_are_gone() -> None:
     assert not any(name.startswith("features.18") for name, _ in body.named_modules())
 
 
-def test_a_level_is_not_written_into_by_what_follows_in_place() -> None:
+def test_a_later_in_place_layer_does_not_change_a_level() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3)).eval()
     x = torch.randn(1, 3, 16, 16)
     normalized, last = cut_after_levels(model, ("1", "3"), "forward")(x)

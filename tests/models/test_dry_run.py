@@ -41,7 +41,7 @@ class NeedsValues(nn.Module):
         return self.norm(x) + (1 if x.sum().item() > 0 else 0)
 
 
-def test_what_needs_values_runs_on_the_model_itself_and_leaves_no_trace() -> None:
+def test_a_model_that_needs_values_is_run_itself_and_left_unchanged() -> None:
     model = NeedsValues().train()
     before = copy.deepcopy(model.state_dict())
     seen = observe(model, (3, 8, 8))

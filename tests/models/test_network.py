@@ -125,7 +125,7 @@ def test_parameter_groups_leave_out_what_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_a_network_in_another_precision_answers_in_it(dtype: torch.dtype) -> None:
+def test_the_output_has_the_precision_of_the_network(dtype: torch.dtype) -> None:
     network = small().to(dtype).eval()
     assert network(torch.randn(2, 3, 9, 9, dtype=dtype)).dtype == dtype
 

@@ -60,7 +60,7 @@ def test_hessian() -> None:
     torch.testing.assert_close(torch.func.hessian(lambda x: Cube.call(x).sum())(x), torch.diag(6 * x))
 
 
-def test_compiles_because_the_plain_class_is_taken() -> None:
+def test_the_class_without_a_forward_derivative_compiles() -> None:
     torch.compiler.reset()
     x = randn(4).requires_grad_()
     z = torch.compile(Cube.call, fullgraph=True, backend="aot_eager")(x)

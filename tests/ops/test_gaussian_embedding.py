@@ -201,7 +201,7 @@ def test_the_dual_form_is_the_primal_one(c: int, options: dict[str, Tensor]) -> 
 
 
 @pytest.mark.parametrize(("form", "largest"), [("primal", 1e-4), ("dual", 1e-5)])
-def test_eps_is_not_taken_for_round_off_in_float32(form: str, largest: float) -> None:
+def test_eigenvalues_at_eps_stay_accurate_in_float32(form: str, largest: float) -> None:
     x = features(1, 49, 128)
     exact = value_and_gradient(lambda x: gaussian_embedding(x, form="primal"), x)
     ours = value_and_gradient(lambda x: gaussian_embedding(x, form=form), x.float())  # type: ignore[arg-type]

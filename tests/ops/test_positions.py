@@ -12,7 +12,7 @@ MASK = torch.tensor([[True, False, True, True, False], [False, True, True, False
 WEIGHTS = torch.rand(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def test_nothing_asked_is_uniform_without_a_copy() -> None:
+def test_without_mask_and_weights_positions_are_uniform_without_a_copy() -> None:
     x, w = keep_positions(X, None, None)
     assert x is X
     assert w is None
@@ -92,7 +92,7 @@ def test_count_is_of_positions_with_weight() -> None:
     assert count(X, w).tolist() == [2.0, 2.0]
 
 
-def test_items_of_which_nothing_is_kept_are_zero() -> None:
+def test_items_without_kept_positions_are_zero() -> None:
     z = torch.ones(2, 4)
     assert zero_if_empty(z, None) is z
     mask = MASK.clone()

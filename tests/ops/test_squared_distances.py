@@ -25,6 +25,6 @@ def test_an_offset_that_all_share_costs_no_accuracy(offset: float) -> None:
     assert (squared_distances(x, centers) - exact).abs().max() < 1e-4  # the offset costs the plain formula 0.6
 
 
-def test_of_one_center_a_point_upon_it_is_at_zero() -> None:
+def test_the_distance_of_a_point_to_itself_is_zero() -> None:
     x = randn(4, 3, dtype=torch.float32) + 100
     assert squared_distances(x, x[1:2])[1] == 0

@@ -1,6 +1,6 @@
-"""Pictures kept on the device: who stands in for a broken one, whether there is room, which batches are made at once.
+"""Images kept on the device: replacements for broken ones, the room they need, and the batches made at once.
 
-What the batches hold: test_batches.py.
+The contents of batches are tested in test_batches.py.
 """
 
 from collections.abc import Callable
