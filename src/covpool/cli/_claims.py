@@ -2,6 +2,7 @@
 
 import json as json_format
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ from covpool.cli._output import make_folder, say, table
 if TYPE_CHECKING:
     from covpool.studies.claims import Arm, Claim, Row, Subject
 
-WORKERS = 8  # processes that read images
+WORKERS = 8  # processes that read images, at most
 
 
 def claims_command(
@@ -50,6 +51,7 @@ def claims_command(
     from covpool.studies.claims import (
         CLAIMS,
         make_page,
+        plan,
         plot_claims,
         read_claims,
         records_folder,
@@ -76,6 +78,11 @@ def claims_command(
             _show(row, console)
     else:
         _scoreboard(rows, list(results), console)
+        for name, known in results.items():
+            missing = len(plan(chosen, known))
+            pace = median(one.seconds for one in known.values())
+            left = f"{missing} experiments without a record, about {missing * pace:.0f} s at the recorded pace"
+            say(console, f"{name}: {left}")
 
 
 def _chosen(numbers: list[int] | None) -> "list[Claim]":
@@ -125,16 +132,18 @@ def _run(
                     on_progress(f"{subject.name}, {result.arm}", done, len(arms))
                     with path.open("a") as file:
                         file.write(json_format.dumps({**where, **result.as_json()}) + "\n")
+                    say(console, f"{result.arm}: {100 * result.top1:.1f} %, {result.seconds:.1f} s")
         say(console, f"{subject.name}: {done} of {len(arms)} missing experiments done; records: {path}")
 
 
 def _subject(asked: str, weights: str) -> "Subject":
+    from covpool._cores import usable_cores
     from covpool.studies.claims import Subject
 
     name, equals, folder = asked.partition("=")
     if not equals or not name or not folder:
         raise CovpoolError(f"--data must be NAME=FOLDER, as in cub200=/data/cub; got {asked!r}")
-    return Subject(name, read_data(folder, workers=WORKERS), weights=weights)
+    return Subject(name, read_data(folder, workers=min(WORKERS, usable_cores())), weights=weights)
 
 
 def _scoreboard(rows: "list[Row]", names: list[str], console: Console) -> None:

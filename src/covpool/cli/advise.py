@@ -57,4 +57,7 @@ def command(
     console.print(table(headings, rows, title="gain of iSQRT-COV over average pooling"))
     chosen = "compare the pools on your images" if advice.pool == "auto" else f"{advice.pool} at {advice.size} px"
     say(console, f"recommendation: {chosen} ({advice.reason})")
+    pool, avg = advice.expected[0].lengths
+    classifier = f"{pool * found.classes / 1e6:.1f} million weights in the classifier"
+    say(console, f"cost of isqrt: vectors of {pool:,} numbers instead of {avg:,}, {classifier}")
     say(console, f"next: {advice.command}")

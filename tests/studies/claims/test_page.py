@@ -1,23 +1,29 @@
 """The page on evidence agrees with the records."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from covpool._errors import CovpoolError
-from covpool.studies.claims import CLAIMS, make_page, plot_claims, read_claims, scoreboard, update_page
+from covpool.studies.claims import CLAIMS, Row, make_page, plot_claims, read_claims, scoreboard, update_page
 from covpool.studies.claims._records import PATTERN, records_folder
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_and_its_claims_are_made_from_the_records() -> None:
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return scoreboard(read_claims(ROOT / "results"))
+
+
+def test_the_page_and_its_claims_are_made_from_the_records(rows: list[Row]) -> None:
     results = read_claims(ROOT / "results")
-    rows = scoreboard(results)
     text = (ROOT / "docs" / "evidence.md").read_text()
     assert update_page(text, make_page(rows, results)) == text, (
         "run: covpool paper claims --page docs/evidence.md --plots docs/img"
     )
+    assert all((ROOT / "docs" / path).is_file() for path in re.findall(r"\]\((img/\S+?)\)", text))
     verdicts = {row.claim.number: row.verdict("cub200") for row in rows}
     assert len(verdicts) == len(CLAIMS)
     assert verdicts[1] == "confirmed"
@@ -30,6 +36,14 @@ def test_the_gain_on_birds_is_as_large_as_the_page_says() -> None:
         for size, at in ((224, ""), (320, " size=320"))
     }
     assert gain[224] >= 5 and gain[320] >= 8
+
+
+def test_the_readme_has_the_verdicts_of_the_records(rows: list[Row]) -> None:
+    verdicts = {f"{row.claim.number}. {row.claim.text}": row.verdict("cub200") for row in rows}
+    told = dict(re.findall(r"^\| (\d+\. .*?) \| ([a-z ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE))
+    untested = sum(verdict == "not tested" for verdict in verdicts.values())
+    assert untested == 11, "say in the README how many claims are not tested"
+    assert len(told) >= 4 and told == {text: verdicts[text] for text in told}
 
 
 def test_a_page_without_marks_is_refused() -> None:

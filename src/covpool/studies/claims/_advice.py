@@ -43,6 +43,7 @@ class Expected:
         second: Arm of average pooling.
         top1: Accuracy of both.
         interval: 95 % interval of the difference.
+        lengths: Lengths of the vectors of both.
     """
 
     data: str
@@ -50,6 +51,7 @@ class Expected:
     second: Arm
     top1: tuple[float, float]
     interval: tuple[float, float]
+    lengths: tuple[int, int]
 
     @property
     def points(self) -> float:
@@ -128,7 +130,8 @@ def _expected(name: str, folder: Folder, arms: dict[str, ArmResult]) -> Expected
             found = gain(arms, first, second)
             if found is not None:
                 interval, a, b = found
-                return Expected(name, first, second, (a, b), interval)
+                lengths = (arms[first.name].length, arms[second.name].length)
+                return Expected(name, first, second, (a, b), interval, lengths)
     return None
 
 

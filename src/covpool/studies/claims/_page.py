@@ -7,6 +7,7 @@ import torch
 from covpool._errors import CovpoolError
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
+from covpool.studies.claims._plots import plot_names
 from covpool.studies.claims._records import ArmResult, Results
 from covpool.studies.claims._scoreboard import Row
 from covpool.studies.claims._verdict import Finding, paired_interval
@@ -38,9 +39,16 @@ def make_page(rows: Sequence[Row], results: Results) -> str:
         for row in rows
     ]
     headings = ["", "claim", *(cell for name in names for cell in (name, "comparisons that hold"))]
-    parts = ["## Scoreboard", _table(headings, board), "## The sweeps", _sweeps(results)]
+    parts = ["## Scoreboard", _table(headings, board), "## The sweeps", _sweeps(results), *_figures(results)]
+    parts += [_unconverged(results)]
     parts += ["## Claim by claim", *(_section(row, names) for row in rows)]
     return "\n\n".join(parts)
+
+
+def _unconverged(results: Results) -> str:
+    """Name the experiments whose classifier stopped before its tolerance."""
+    found = [f"`{arm}` on {name}" for name, arms in results.items() for arm, one in arms.items() if not one.converged]
+    return f"Classifiers that stopped before their tolerance: {', '.join(found) or 'none'}. All others converged."
 
 
 def _held(row: Row, name: str) -> str:
@@ -85,9 +93,14 @@ def _sweeps(results: Results) -> str:
     powers += [("0.5", Arm(pool="mpn")), ("1 (plain covariance)", Arm(pool="cov"))]
     steps = [(str(n), Arm(pool=f"isqrt:iterations={n}")) for n in ITERATIONS]
     steps += [("5", isqrt), ("exact (MPN-COV)", Arm(pool="mpn"))]
+    sizes = sorted((*SIZES, 224))
     pairs = {
+        "image size, px (with flips)": [
+            (str(size), Arm(pool="isqrt", size=size, flips=True), Arm(pool="avg", size=size, flips=True))
+            for size in sizes
+        ],
         "image size, px": [
-            (str(size), Arm(pool="isqrt", size=size), Arm(pool="avg", size=size)) for size in sorted((*SIZES, 224))
+            (str(size), Arm(pool="isqrt", size=size), Arm(pool="avg", size=size)) for size in sizes
         ],
         "images per class": [
             (str(count or "all"), Arm(pool="isqrt", per_class=count), Arm(pool="avg", per_class=count))
@@ -101,6 +114,13 @@ def _sweeps(results: Results) -> str:
         *(_gains(what, rows, results) for what, rows in pairs.items()),
     ]
     return "\n\n".join(table for table in tables if table)
+
+
+def _figures(results: Results) -> list[str]:
+    """The plots that `plot_claims` draws from these records, and that of the pools' time per image."""
+    names = plot_names(results)
+    shown = [f"![{caption}](img/claims_{name}.png)" for name, caption in names.items()]
+    return [*shown, "![Accuracy against time per image, all pools](img/probe_cub200_224.png)"]
 
 
 def _accuracies(what: str, rows: Sequence[tuple[str, Arm]], results: Results) -> str:

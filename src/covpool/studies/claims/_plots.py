@@ -74,6 +74,21 @@ SWEEPS = (
 )  # fmt: skip
 
 
+SPECTRUM = Arm(pool="mpn", classifier="spectrum").name
+
+
+def plot_names(results: Results) -> dict[str, str]:
+    """Return the plots that have records, by name, with what they show."""
+    found = {
+        sweep.name: f"Accuracy against {sweep.axis}"
+        for sweep in SWEEPS
+        if any(_known(curve, arms) for curve in sweep.curves for arms in results.values())
+    }
+    if any(SPECTRUM in arms for arms in results.values()):
+        found["spectra"] = "Histograms of eigenvalues over a test set"
+    return found
+
+
 def plot_claims(results: Results, folder: Path) -> list[Path]:
     """Draw all plots that have records, a panel per data set, and return their files.
 
@@ -138,12 +153,11 @@ def _draw(axes: Any, sweep: Sweep, arms: dict[str, ArmResult]) -> None:
 
 def _spectra(results: Results, folder: Path) -> Iterator[Path]:
     """Histograms of the eigenvalues over all test images of the first data set that has them."""
-    name = Arm(pool="mpn", classifier="spectrum").name
-    data = next((data for data, arms in results.items() if name in arms), None)
+    data = next((data for data, arms in results.items() if SPECTRUM in arms), None)
     if data is None:
         return
     plt = require("matplotlib.pyplot", "plots")
-    spectra = results[data][name].spectra
+    spectra = results[data][SPECTRUM].spectra
     figure, panels = plt.subplots(2, 2, figsize=(10, 6), layout="constrained")
     low, high = spectra["span"]
     titles = ("covariance", "square root", "iSQRT, N = 5", "logarithm")
