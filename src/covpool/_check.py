@@ -37,11 +37,13 @@ def did_you_mean(value: object, choices: Iterable[object]) -> str:
 
 
 def check_positive_int(name: str, value: object) -> None:
-    """Require an integer of at least one; a bool is not an integer here."""
+    """Require an integer of at least one that fits 64 bits; a bool is not an integer here."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise WrongTypeError(f"`{name}` must be a positive integer; got {value!r} ({type(value).__name__})")
     if value < 1:
         raise CovpoolError(f"`{name}` must be a positive integer; got {value}")
+    if value >= 2**63:
+        raise CovpoolError(f"`{name}` must be below 2^63; got {value}")
 
 
 def require(module: str, extra: str) -> Any:

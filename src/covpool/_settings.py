@@ -12,6 +12,7 @@ from covpool._errors import CovpoolError, WrongTypeError
 
 Location = Sequence[int | str]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Width = Annotated[int, Field(ge=1, le=1_000_000)]  # of a layer
 Side = Annotated[int, Field(ge=1, le=16_384)]  # of an image, in pixels
 
 

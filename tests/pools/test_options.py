@@ -36,6 +36,8 @@ def test_valid_options_and_options_of_other_types_pass(options: dict[str, object
         ({"form": None}, r"`form` must be one of \['a', 'b'\]; got None"),
         ({"norm": "l3"}, r"`norm` must be one of \[None, 'l2'\]; got 'l3'"),
         ({"size": 0}, "`size` must be a positive integer; got 0"),
+        ({"scale": float("nan")}, "`scale` must be a finite number; got nan"),
+        ({"scale": float("inf")}, "`scale` must be a finite number; got inf"),
         ({"rank": True}, r"`rank` must be a positive integer; got True \(bool\)"),
     ],
 )

@@ -47,7 +47,7 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
             strategy=devices.strategy,
             precision=PRECISIONS[precision],
         )
-    except (MisconfigurationException, ValueError, TypeError) as error:
+    except (MisconfigurationException, ValueError, TypeError, RuntimeError, ImportError) as error:
         raise CovpoolError(
             f"`devices` must name what this machine has; got accelerator {devices.accelerator!r}, devices "
             f"{devices.devices!r}, strategy {devices.strategy!r}: {error}"

@@ -149,6 +149,12 @@ def _observe(backbone: Backbone, model: nn.Module) -> Observation:
         seen = observe(backbone, backbone.image)
     except TypeError as error:
         raise WrongTypeError(f"{name}: {error}. Choose one level with levels=, or another backbone") from error
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise CovpoolError(
+            f"{name} must run on images of shape {backbone.image}; it fails with: {reason}. Give another `input_size`, "
+            "or other `backbone_options`"
+        ) from error
     for shape in seen.outputs:
         if len(shape) not in (3, 4):
             raise CovpoolError(

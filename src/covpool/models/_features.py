@@ -64,6 +64,11 @@ def _build(name: str, pretrained: bool, options: dict[str, Any] | None) -> nn.Mo
             f"{name!r}: 'fb' is a classifier, which a pool replaces: use the pool 'fbn' on the backbone (with the "
             "block 'tanh', as published), or covpool.insert"
         )
+    for key in ("name", "pretrained"):
+        if key in (options or {}):
+            raise CovpoolError(
+                f"`backbone_options` must not set {key!r}, which is an argument of its own: leave it out"
+            )
     return classifier_by_name(name, pretrained=pretrained, **(options or {}))
 
 

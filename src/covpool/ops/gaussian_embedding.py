@@ -76,8 +76,8 @@ def gaussian_embedding(
 def check_options(kind: EmbeddingKind, eps: float, solver: EmbeddingSolver) -> None:
     check_choice("kind", kind, EMBEDDING_KINDS)
     check_choice("solver", solver, ("eigh", "newton_schulz"))
-    if eps < 0:
-        raise CovpoolError(f"`eps` must not be negative; got {eps}")
+    if not 0 <= eps < float("inf"):
+        raise CovpoolError(f"`eps` must not be negative, and finite; got {eps}")
 
 
 def _embed(

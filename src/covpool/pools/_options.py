@@ -2,25 +2,29 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from covpool._check import check_choice, check_positive_int
+from covpool._errors import CovpoolError
 
 PositiveInt = Annotated[int, "at least one"]
 
 
 def check_options(options: Mapping[str, object], kinds: Mapping[str, Any]) -> None:
-    """Check options: a Literal takes one of its values, a `PositiveInt` takes an integer of at least one.
+    """Check options: a Literal takes one of its values, a `PositiveInt` an integer of at least one, a float is finite.
 
-    Both may be optional (`| None`). A method checks its options of other types itself.
+    The first two may be optional (`| None`). A method checks its options of other types itself.
 
     >>> check_options({"size": 0}, {"size": PositiveInt})
     Traceback (most recent call last):
     covpool.CovpoolError: `size` must be a positive integer; got 0
     """
     for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise CovpoolError(f"`{name}` must be a finite number; got {value}")
         kind = kinds.get(name)
         members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         types = [member for member in members if member is not NoneType]

@@ -94,12 +94,12 @@ def _start_from(table: dict[str, Any], typed: set[str]) -> None:
             table[name] = {key: value for key, value in table.get(name, {}).items() if f"{name}.{key}" in typed}
 
 
-def _pool_of_checkpoint(path: str) -> str | None:
+def _pool_of_checkpoint(path: Any) -> str | None:
     """Return the pool of the network in a file; None if the file is not a checkpoint that describes its network."""
     from covpool.io import is_checkpoint, read_checkpoint
     from covpool.models import AttachedArchitecture, pool_of
 
-    if not Path(path).is_file() or not is_checkpoint(path):
+    if not isinstance(path, str) or not Path(path).is_file() or not is_checkpoint(path):
         return None
     kept = read_checkpoint(path).architecture
     return None if kept is None else kept.pool if isinstance(kept, AttachedArchitecture) else pool_of(kept.name)

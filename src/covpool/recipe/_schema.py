@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, Positi
 from pydantic import model_validator as check_table
 
 from covpool._errors import CovpoolError
-from covpool._settings import Options, Seed, Settings
+from covpool._settings import Options, Seed, Settings, Width
 from covpool.data import Augment, Data
 from covpool.recipe._stages import resolve_stages
 
@@ -30,7 +30,7 @@ class Model(Settings):
     """Further arguments of the function that builds the backbone."""
     keep_last_stride: bool = False
     """Whether the last stage of the backbone keeps its stride, which gives smaller feature maps."""
-    head_layers: tuple[int, ...] = ()
+    head_layers: tuple[Width, ...] = ()
     """Widths of hidden layers before the classifier."""
     head_norm: bool = True
     """Whether each hidden layer is followed by a batch norm."""
@@ -68,6 +68,8 @@ class Pool(Settings):
         if not extra:
             return table
         own = {key: value for key, value in table.items() if key not in extra}
+        if not isinstance(own.get("options", {}), Mapping):
+            raise CovpoolError(f"`pool.options` must be a table; got {own['options']!r}")
         return {**own, "options": {**own.get("options", {}), **extra}}
 
 

@@ -69,6 +69,8 @@ def fit_cross_validated(
         folds: Number of folds.
         class_weights: A weight per class.
     """
+    if folds > len(targets):
+        raise CovpoolError(f"`folds` must not exceed the number of training images, {len(targets)}; got {folds}")
     every = targets.repeat(copies)
     count = check_targets(z, every, classes)
     coordinates = Coordinates.of(z)
