@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from covpool.kernels import isqrt, launch, sqrtm
+from covpool.kernels import covariance, isqrt, launch, power, sqrtm
 
 # Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
 # in teams.
@@ -29,7 +29,11 @@ FEATURES = {
 }
 MATRICES = {
     "once": [("tf32", 2, 1)],
-    "every_way": [(precision, b, c) for precision in ("tf32", "float32") for b, c in ((64, 200), (2, 1))],
+    "every_way": [(precision, b, c) for precision in ("tf32", "float32") for b, c in ((64, 200), (64, 257), (2, 1))],
+}
+COVARIANCES = {
+    "once": [("tf32", True)],
+    "every_way": [(precision, full) for precision in ("tf32", "float32") for full in (True, False)],
 }
 
 
@@ -58,6 +62,12 @@ def main(capability: int, room: int, what: str) -> None:
     for precision, b, c in MATRICES[what]:
         s = torch.empty(b, c, c)
         sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
+    for precision, full in COVARIANCES[what]:
+        x = torch.empty(2, 150, 200)
+        z, *kept = covariance.forward_eager(x, None, True, full, precision)
+        covariance.backward_eager(x, None, *kept, z, full, precision)
+    z = torch.empty(2, 5000)
+    power.backward_eager(z, power.forward_eager(z, 1e-12)[1], z, 1e-12, True)
     json.dump(needed, sys.stdout)
 
 

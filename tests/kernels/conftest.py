@@ -16,7 +16,7 @@ else:
     from triton.runtime.interpreter import GridExecutor
     from triton.runtime.jit import JITFunction
 
-    from covpool.kernels import shape, sqrtm  # noqa: F401  (brings every module of the package)
+    from covpool.kernels import covariance, isqrt, plan, power, shape, sqrtm
 
 SMALL = 16
 
@@ -26,6 +26,14 @@ def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
     for module in [m for key, m in sys.modules.items() if key.startswith("covpool.kernels.")]:
         if hasattr(module, name):
             monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture(autouse=True)
+def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts without plans, because many of them change tiles or teams."""
+    for module in (covariance, isqrt, power, sqrtm):
+        for planned in [value for value in vars(module).values() if isinstance(value, plan.Planned)]:
+            monkeypatch.setattr(planned, "plans", {})
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +59,7 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
     monkeypatch.setattr(Tensor, "new_empty", poisoned(Tensor.new_empty))
+    monkeypatch.setattr(Tensor, "new_empty_strided", poisoned(Tensor.new_empty_strided))
 
 
 @pytest.fixture(params=["alone", "together"])

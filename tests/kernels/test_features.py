@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from covpool import ops
-from covpool.kernels import isqrt
+from covpool.kernels import adjoint, isqrt
 from covpool.kernels.features import SHARE_BLOCK, squared_lengths
 from covpool.kernels.launch import Chain
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import padded
-from kernels.oracles import covariance, position_weights, randn
+from kernels.oracles import DEVICE, covariance, position_weights, randn
 from ops.oracles import relative_error
 
 SHAPES = [(2, 37, 20), (2, 9, 24), (2, 1, 5)]
@@ -56,6 +56,24 @@ def test_operands_are_centred_scaled_and_padded_with_zeros(precision: str, weigh
     assert relative_error(scales.cpu(), 0.25 * t.sqrt()) <= 1e-6
 
 
+@pytest.mark.parametrize(
+    ("precision", "n", "weighted"), [("float32", 9, True), ("tf32", 9, False), ("float32", 21, True)]
+)
+def test_whitened_operands_have_unit_channels(precision: str, n: int, weighted: bool) -> None:
+    x, m = randn(2, n, 20) * 10.0 ** torch.linspace(-6, 6, 20, device=DEVICE), mode(precision, 5)
+    x[0, :, 3] = 1
+    w = position_weights(2, n) if weighted else None
+    f, kt = isqrt.Features.whitened(x, w, m, (64, 64))
+    assert not kt[:, :, 20:].any() and not kt[:, :, :, n:].any() and not kt[0, :, 3].any()
+    variances = covariance(x.cpu().double(), w).diagonal(dim1=1, dim2=2).clone()
+    variances[0, 3] = 0  # weights that sum to one in float32 alone leave a little
+    assert ((f.squares.cpu() - variances).abs() <= 1e-6 * variances + 1e-30).all()
+    expected = scaled(x, w)[0] * scaled(x, w)[1].sqrt()[:, None, None] / variances.clamp(min=1e-30).sqrt().unsqueeze(1)
+    expected[0, :, 3] = 0
+    found = kt.double().sum(1)[:, :20, :n].cpu().mT / m.k_scale
+    assert relative_error(found, expected) <= {"float32": 1e-6, "tf32": 5e-4}[precision]
+
+
 def test_only_the_requested_operand_is_made_and_scales_are_constant_without_compensation() -> None:
     f = isqrt.Features(randn(2, 9, 20), None, mode("tf32", 5))
     k, kt, _, scales = f.operands(None, (64, 64), 0.25, False)
@@ -79,7 +97,7 @@ def test_direction_is_the_symmetric_matrix_of_unit_norm(c: int) -> None:
     run = Chain(2, c, 5, m, g)
     size = padded(c, run.tiling.channel_tile)
     s = g.new_empty(2, m.parts, size, size, dtype=m.storage)
-    found = isqrt._direction(run, g, s, c, m.direction_scale)
+    found = adjoint.triangle_direction(run, g, s, c, m.direction_scale)
     assert not run.counters.any()
     matrix = ops.unvech(g[:1].double())
     matrix = (matrix + matrix.diagonal(dim1=1, dim2=2).diag_embed()) / 2

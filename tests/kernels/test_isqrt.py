@@ -349,7 +349,10 @@ def test_compiled_once_for_any_batch_and_size(shapes: list[tuple[int, ...]], mon
     assert len(graphs) == 1
 
 
-@pytest.mark.parametrize(("form", "launches"), [("primal", (4, 5)), ("dual", (6, 7))])
+# On the GPU the moments of few positions and the operand are computed in one launch.
+@pytest.mark.parametrize(
+    ("form", "launches"), [("primal", (3 if DEVICE == "cuda" else 4, 5)), ("dual", (6, 7))], ids=["primal", "dual"]
+)
 @pytest.mark.usefixtures("launch")
 def test_few_launches_and_little_is_kept(form: str, launches: tuple[int, int], launched: list[Any]) -> None:
     b, n, c = (2, 256, 512) if DEVICE == "cuda" else (1, 32, 48)  # whole tiles, several of them
@@ -359,3 +362,17 @@ def test_few_launches_and_little_is_kept(form: str, launches: tuple[int, int], l
     isqrt.backward(x, None, *saved, z, form, 3, True, "tf32")
     assert (forward, len(launched) - forward) == launches  # the design allows at most 4 and 6 in the primal form
     assert sum(tensor.nbytes for tensor in saved) <= 2 * b * c * c * 4
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_with_and_without_cuda_graphs(mode: str) -> None:
+    x, g = randn(8, 196, 256).requires_grad_(), randn(8, isqrt.triangle(256), seed=1)
+    expected = ops.isqrt_covariance(x, vectorize=True)
+    (slope,) = torch.autograd.grad(expected, x, g)
+    compiled = torch.compile(lambda x: ops.isqrt_covariance(x, vectorize=True), fullgraph=True, mode=mode)
+    for _ in range(4):  # warm-up, capture, replays
+        torch.compiler.cudagraph_mark_step_begin()
+        z = compiled(x)
+        (dx,) = torch.autograd.grad(z, x, g)
+        assert torch.equal(z, expected) and torch.equal(dx, slope)

@@ -38,6 +38,12 @@ def test_few_matrices_are_cut_into_more_tiles() -> None:
     assert shape.finer(FINE, 1, 64) == FINE
 
 
+def test_smaller_tiles_where_they_save_padding() -> None:
+    found = [shape.snug(COARSE, order).tile for order in (65, 150, 256, 257, 320, 321, 385, 1024)]
+    assert found == [128, 128, 128, 64, 64, 128, 128, 128]
+    assert shape.snug(FINE, 257) == FINE
+
+
 @pytest.mark.parametrize(
     ("order", "batch", "copies", "tile", "members", "teams"),
     [

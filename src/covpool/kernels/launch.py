@@ -4,11 +4,14 @@ import functools
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
-from covpool.kernels import chain, pair, products
+from covpool.kernels import chain, pair, products, shape
+from covpool.kernels.features import TINY
 from covpool.kernels.gpu import multiprocessors, shared_memory
 from covpool.kernels.iteration import count_steps
+from covpool.kernels.plan import launch_kernel
 from covpool.kernels.precision import Mode
 from covpool.kernels.resident import resident_chain_kernel, resident_pair_chain_kernel
 from covpool.kernels.shape import (
@@ -35,13 +38,15 @@ class Chain:
         iterations: Number of iterations N.
         m: How operands are stored.
         like: Any tensor on the device.
+        snug: Choose the tiles for little padding, which fixes a symbolic order.
     """
 
-    def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor) -> None:
+    def __init__(self, b: int, order: int, iterations: int, m: Mode, like: Tensor, snug: bool = False) -> None:
         self.b, self.iterations, self.mode = b, iterations, m
         self.steps = count_steps(iterations)
         self.room = shared_memory(like.device)
-        self.tiling: Tiling = tiling(order, m.parts, self.room)
+        t: Tiling = tiling(order, m.parts, self.room)
+        self.tiling = shape.snug(t, order) if snug else t
         self.size = padded(order, self.tiling.tile)
         self.items = triangle_tiles(self.size, self.tiling.tile)
         self.on_chip = stays_on_chip(order, m.parts, self.room)
@@ -58,21 +63,37 @@ class Chain:
     def gram(self, x: Tensor, z: Tensor, a: Tensor) -> None:
         """Compute the symmetric a = y_scale x z^T for x and z that are stored times k_scale. Clears the counters."""
         t = finer(self.tiling, self.b, self.size)
-        products.gram_kernel[(triangle_tiles(self.size, t.tile), self.b)](
+        launch_kernel(
+            products.gram_kernel, (triangle_tiles(self.size, t.tile), self.b),
             x, z, a, self.counters, x.stride(0), x.stride(2), x.stride(1), x.shape[3],
             self.mode.y_scale / self.mode.k_scale**2, **self._constants(t),
+        )  # fmt: skip
+
+    def whitened_gram(self, kt: Tensor, squares: Tensor, a: Tensor, scales: Tensor, compensated: bool) -> None:
+        """Compute a = y_scale A from the whitened K^T and the variances, and the scales of the root.
+
+        Clears the counters.
+        """
+        t = finer(self.tiling, self.b, self.size)
+        launch_kernel(
+            products.whitened_gram_kernel, (triangle_tiles(self.size, t.tile), self.b),
+            kt, squares, a, self.counters, scales, squares.shape[1], kt.stride(0), kt.stride(2), kt.stride(1),
+            kt.shape[3], TINY, 1 / self.mode.k_scale, self.mode.y_scale, 1 / self.mode.y_scale,
+            COMPENSATED=compensated, CHANNELS=triton.next_power_of_2(squares.shape[1]), **self._constants(t),
         )  # fmt: skip
 
     def value(self, a: Tensor, out: Tensor, scales: Tensor, c: int, kind: int) -> None:
         """Compute the factor P_N (kind OPERAND), or Y_N times `scales` (kinds TRIANGLE and MATRIX)."""
         if self.on_chip:
-            resident_chain_kernel[(self.b,)](
+            launch_kernel(
+                resident_chain_kernel, (self.b,),
                 a, out, scales, c, out.stride(0), self.iterations, self.mode.y_scale,
                 KIND=kind, T=self.size, num_warps=self.tiling.warps,
             )  # fmt: skip
             return
         by = self._team(copies=self.mode.parts)
-        chain.chain_kernel[(by.teams * by.members,)](
+        launch_kernel(
+            chain.chain_kernel, (by.teams * by.members,),
             a, self.empty(by.teams, 4), self.counters, out, scales, self.b, c, out.stride(0),
             self.iterations, self.steps, self.mode.y_scale, KIND=kind, **self._shared(by),
         )  # fmt: skip
@@ -86,11 +107,13 @@ class Chain:
         f = self.empty(self.b) if factor or self.on_chip else df
         scales = (1.0 if factor else 1 / self.mode.y_scale), self.mode.y_scale
         if self.on_chip:
-            resident_pair_chain_kernel[(self.b,)](
-                a, h, f, df, sums, self.iterations, *scales, FACTOR=factor, T=self.size, num_warps=self.tiling.warps
-            )
+            launch_kernel(
+                resident_pair_chain_kernel, (self.b,), a, h, f, df, sums, self.iterations, *scales,
+                FACTOR=factor, T=self.size, num_warps=self.tiling.warps,
+            )  # fmt: skip
         else:
-            pair.pair_chain_kernel[(by.teams * by.members,)](
+            launch_kernel(
+                pair.pair_chain_kernel, (by.teams * by.members,),
                 a, h, self.empty(by.teams, 8), self.counters, f, df, sums, self.b,
                 self.iterations, self.steps, *scales, FACTOR=factor, **self._shared(by),
             )  # fmt: skip

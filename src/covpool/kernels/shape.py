@@ -7,6 +7,7 @@ from covpool.kernels.gpu import LARGE_SHARED_MEMORY
 LARGEST_BATCH = 65535  # limit of the second axis of a launch
 FEW_PROGRAMS = 128  # with fewer, multiprocessors of a large GPU are idle
 MANY = 64  # matrices; with one program for each, half of a large GPU is busy
+SNUG = 0.65  # part of the arithmetic that smaller tiles must come down to
 LIGHT = 256 * 256  # stored numbers of a matrix; up to here a team loses more by synchronizing than it gains
 
 
@@ -60,6 +61,13 @@ def triangle_tiles(size: int, tile: int) -> int:
 def finer(t: Tiling, batch: int, size: int) -> Tiling:
     """Tiles of 64 where tiles of 128 would give too few programs. The layout in memory is the same."""
     if t.tile <= 64 or batch * triangle_tiles(size, t.tile) >= FEW_PROGRAMS:
+        return t
+    return replace(t, tile=64, warps=4)
+
+
+def snug(t: Tiling, order: int) -> Tiling:
+    """The tiling, with tiles of 64 if they leave a matrix of several tiles with far less padding, as at order 257."""
+    if order <= 2 * t.tile or padded(order, 64) ** 3 > SNUG * padded(order, t.tile) ** 3:
         return t
     return replace(t, tile=64, warps=4)
 

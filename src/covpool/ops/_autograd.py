@@ -10,9 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from covpool._errors import UnsupportedError
+
+# Private to torch. A release without them takes the longer way everywhere.
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_NOT_DEFINED = staticmethod(torch.autograd.Function.setup_context)
+
+
+def is_eager(*tensors: Tensor | None) -> bool:
+    """Whether these are ordinary tensors outside compilation, torch.func and dispatch modes.
+
+    Kernels may then be launched without torch's dispatcher, which takes longer than the launches.
+    """
+    if torch.compiler.is_compiling() or _transformed() or _dispatch_modes():
+        return False
+    return all(t is None or type(t) is Tensor or type(t) is nn.Parameter for t in tensors)
 
 
 class Differentiable(torch.autograd.Function):
@@ -20,6 +35,7 @@ class Differentiable(torch.autograd.Function):
 
     generate_vmap_rule = True
     with_jvp: type["Differentiable"]
+    eager: type["Differentiable"]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -29,11 +45,26 @@ class Differentiable(torch.autograd.Function):
                 "__module__": cls.__module__,
             }
             cls.with_jvp = type(f"{cls.__name__}WithJvp", (cls,), members)
+            own = {"forward": staticmethod(cls._forward_with_context), "setup_context": _NOT_DEFINED}
+            cls.eager = type(f"{cls.__name__}Eager", (cls,), members | own)
 
     @classmethod
     def call(cls, *args: Any) -> Any:
         """Apply the Function in the form that the current transform needs."""
-        return (cls if torch.compiler.is_compiling() else cls.with_jvp).apply(*args)
+        if torch.compiler.is_compiling():
+            return cls.apply(*args)
+        return (cls.with_jvp if _transformed() else cls.eager).apply(*args)
+
+    @classmethod
+    def _forward_with_context(cls, ctx: Any, *inputs: Any) -> Any:
+        """`forward` and `setup_context` in one, which torch.func does not support.
+
+        Torch inspects the signature of a `forward` that comes with a `setup_context` in every call, which takes longer
+        than all else.
+        """
+        output = cls.forward(*inputs)
+        cls.setup_context(ctx, inputs, output)
+        return output
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

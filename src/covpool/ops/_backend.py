@@ -17,15 +17,15 @@ NEWER_SETTING = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # torch 2
 LARGEST_ORDER = 1024  # a larger matrix fills the device by itself, and torch's products are as fast
 
 
-def kernels_serve(x: Tensor, order: int, iterations: int, prenorm: str) -> bool:
+def kernels_serve(x: Tensor, order: int, iterations: int = MOST_ITERATIONS, prenorm: str = "trace") -> bool:
     """Whether the kernels support a case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024.
 
     The GPU must support them too.
 
     Args:
         x: Features or matrices. The last two dimensions are one item.
-        order: Order of the matrices to iterate on.
-        iterations: Number of iterations.
+        order: Order of the matrices.
+        iterations: Number of iterations, if there are any.
         prenorm: Normalisation before the iteration.
     """
     known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH

@@ -31,9 +31,9 @@ def smaller(n: int, c: int) -> GramForm:
 # --- features <-> K -------------------------------------------------------------------------------
 
 
-def scaled(x: Tensor, w: Tensor | None) -> Tensor:
+def scaled(x: Tensor, w: Tensor | None, centered: bool = True) -> Tensor:
     """Centred features whose second moment matrix is the covariance: sqrt(w_i) (x_i - mean)."""
-    xc = center(x, w)
+    xc = center(x, w, centered)
     return xc * x.shape[-2] ** -0.5 if w is None else xc * w.sqrt().unsqueeze(-1)
 
 

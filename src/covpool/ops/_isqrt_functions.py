@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops._autograd import Differentiable, keep
+from covpool.ops._autograd import Differentiable, is_eager, keep
 from covpool.ops._isqrt_forms import (
     GramForm,
     adjoint,
@@ -122,14 +122,15 @@ class ByKernels(Differentiable):
         _constant_weights(ctx.needs_input_grad[1])
         x, w, a, mean, squares = ctx.saved_tensors
         form, iterations, postcomp, precision = ctx.options
-        with outside_autocast(g):
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            with outside_autocast(g):
                 upper = torch.triu(from_triangle(g, x.shape[-1]))
                 dx = adjoint(x.float(), w, upper, form, iterations, "trace", postcomp).to(x.dtype)
-            else:
-                from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
+        else:
+            from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
-                dx = isqrt.backward(x, w, a, mean, squares, g, form, iterations, postcomp, precision)
+            run = isqrt.backward_eager if is_eager(x, w, a, mean, squares, g) else isqrt.backward
+            dx = run(x, w, a, mean, squares, g, form, iterations, postcomp, precision)
         return dx, *[None] * 9
 
     @staticmethod

@@ -36,7 +36,7 @@ def _evaluate(powers: list[Tensor], p: Sequence[float], width: int, like: Tensor
 
 
 def _combine(powers: list[Tensor], block: Sequence[float], like: Tensor) -> Tensor:
-    total = torch.zeros_like(like)
-    for i, factor in enumerate(block):  # torch 2.8 cannot compile a zip that may end early
-        total = total + factor * powers[i]
+    total = (block[0] * powers[0]).expand_as(like)
+    for i, factor in enumerate(block[1:], 1):  # torch 2.8 cannot compile a zip that may end early
+        total = torch.add(total, powers[i], alpha=factor)
     return total

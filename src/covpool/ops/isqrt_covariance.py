@@ -9,6 +9,7 @@ from covpool._check import check_choice
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError
 from covpool.kernels.precision import PRECISIONS, Precision
+from covpool.ops._autograd import is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
 from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
@@ -126,7 +127,10 @@ def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     """The triangle by the kernels, which accept half-precision features."""
     from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
-    computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
+    if is_eager(x, w):
+        computed = isqrt.forward_eager(x, w, *options)
+    else:
+        computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
     return ByKernels.call(x, w, *computed, *options)
 
 

@@ -17,12 +17,25 @@ def lyapunov_steps(
     steps: int,
 ) -> Tensor:  # (..., c, c)
     """The iteration of `lyapunov_newton_schulz` on a normalised matrix."""
+    if not torch.is_grad_enabled():
+        return _fused_steps(a.flatten(0, -3), q.flatten(0, -3), steps).reshape(q.shape)
     three = 3 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for step in range(steps):
         t = three - product(a, a.view_as(a))  # torch.compile rejects a Function that gets the same tensor twice
         q = (product(q, t) - product(a, product(a, q) - product(q, a))) * 0.5
         if step + 1 < steps:
             a = product(a, t) * 0.5
+    return q * 0.5
+
+
+def _fused_steps(a: Tensor, q: Tensor, steps: int) -> Tensor:  # (b, c, c)
+    """The same with every sum inside a product. Autocast would lower the derivatives of these products."""
+    for step in range(steps):
+        square = a @ a
+        commutator = torch.baddbmm(a @ q, q, a, alpha=-1)
+        q = torch.baddbmm(torch.baddbmm(q, q, square, beta=1.5, alpha=-0.5), a, commutator, alpha=-0.5)
+        if step + 1 < steps:
+            a = torch.baddbmm(a, a, square, beta=1.5, alpha=-0.5)
     return q * 0.5
 
 

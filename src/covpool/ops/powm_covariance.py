@@ -176,6 +176,7 @@ def powm_covariance(
     null_gradient: NullGradient = "exact",
     mask: Tensor | None = None,  # (..., n) bool, True = keep
     weights: Tensor | None = None,  # (..., n)
+    centered: bool = True,
     form: GramForm | Literal["auto"] = "auto",
 ) -> Tensor:  # (..., c, c)
     """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
@@ -186,7 +187,7 @@ def powm_covariance(
     Args:
         x: Features, one row per position.
         alpha, eps, normalization, null_gradient: See `powm_eigh`.
-        mask, weights: See `covariance`.
+        mask, weights, centered: See `covariance`.
         form: "primal" decomposes the c x c covariance, "dual" the n x n Gram matrix of the features; both give the same
             result, and "auto" takes the smaller. The derivative of "dual" in a weight is infinite where that weight is
             zero ("auto" chooses "primal" for weights that require grad).
@@ -207,10 +208,10 @@ def powm_covariance(
     weight_gradient = weights is not None and weights.requires_grad
     chosen = choose_power_form(n, c, weight_gradient, exporting()) if form == "auto" else form
     if chosen == "primal":
-        sigma = covariance(x, mask=mask, weights=weights)
+        sigma = covariance(x, mask=mask, weights=weights, centered=centered)
         return powm_eigh(sigma, alpha, eps=eps, normalization=normalization, null_gradient=null_gradient)
     power = check_alpha(alpha, x)
-    k0 = scaled(*keep_positions(x, mask, weights))
+    k0 = scaled(*keep_positions(x, mask, weights), centered)
     decomposition = _decompose(k0.detach(), eps)
     z: Tensor = _DualPower.call(k0, power, *decomposition, null_gradient == "released")
     return divide_by_norm(z, decomposition[-1][..., -1:, :].mT, normalization)

@@ -9,8 +9,10 @@ from torch.nn.functional import normalize
 from covpool._check import check_choice
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError
-from covpool.ops._autograd import Differentiable
+from covpool.kernels import largest_tile
+from covpool.ops._autograd import Differentiable, is_eager, keep
 from covpool.ops.precision import full_precision
+from covpool.ops.safe_division import one_if_zero
 
 GradientMode = Literal["bcnn", "bcnn_torch", "fast_mpn", "cbp"]
 GRADIENT_MODES: tuple[GradientMode, ...] = ("bcnn", "bcnn_torch", "fast_mpn", "cbp")
@@ -47,6 +49,40 @@ class _SignedPower(Differentiable):
     def tangent(ctx: Any, dz: Tensor, *_: None) -> Tensor:
         (z,) = ctx.saved_tensors
         return dz * _slope(z, *ctx.options)
+
+
+class _PowerNormalized(Differentiable):
+    """E-PN of vectors (b, d) with rho = 1/2, given the output of the forward kernels."""
+
+    @staticmethod
+    def forward(z: Tensor, y: Tensor, sums: Tensor, mode: GradientMode, eps: float) -> Tensor:
+        return y.view_as(y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, _, sums, *ctx.options = inputs
+        keep(ctx, z, sums)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        z, sums = ctx.saved_tensors
+        mode, eps = ctx.options
+        if torch.is_grad_enabled():
+            (dz,) = torch.autograd.grad(_power_normalized(z, 0.5, mode, eps), z, g, create_graph=True)
+        else:
+            from covpool.kernels import power  # at first use: `import covpool` must not import triton
+
+            dz = power.backward_eager(z, sums, g, eps, mode == "cbp")
+        return dz, None, None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, dz: Tensor, *_: None) -> Tensor:
+        z, _ = ctx.saved_tensors
+        mode, eps = ctx.options
+        v, dv = _SignedPower.forward(z, 0.5, mode), dz * _slope(z, 0.5, mode)
+        length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+        along = (v * dv).sum(-1, keepdim=True) / one_if_zero(length) ** 2
+        return (dv - torch.where(length > eps, along, 0) * v) / length.clamp(min=eps)
 
 
 @full_precision
@@ -106,4 +142,20 @@ def elementwise_power_normalize(
     >>> elementwise_power_normalize(torch.tensor([0., -9., 16.])).tolist()
     [0.0, -0.6000000238418579, 0.800000011920929]
     """
+    if rho == 0.5 and gradient in ("bcnn", "cbp") and z.ndim and _kernels_serve(z):
+        from covpool.kernels import power  # at first use: `import covpool` must not import triton
+
+        vectors = z.reshape(-1, z.shape[-1]).contiguous()
+        y: Tensor = _PowerNormalized.call(vectors, *power.forward_eager(vectors, eps), gradient, eps)
+        return y.reshape(z.shape)
+    return _power_normalized(z, rho, gradient, eps)
+
+
+def _power_normalized(z: Tensor, rho: float, gradient: GradientMode, eps: float) -> Tensor:
     return normalize(signed_power(z, rho, gradient=gradient), dim=-1, eps=eps)
+
+
+def _kernels_serve(z: Tensor) -> bool:
+    """Whether the kernels take these vectors. A compiler fuses torch's operations itself."""
+    on_gpu = isinstance(z, Tensor) and z.is_cuda and z.dtype == torch.float32
+    return on_gpu and is_eager(z) and largest_tile(z.device) > 0

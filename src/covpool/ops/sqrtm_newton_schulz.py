@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_square
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops.precision import at_least_float32, outside_autocast
@@ -100,19 +100,20 @@ class _RootByKernels(Differentiable):
     def forward(a: Tensor, iterations: int, postcomp: bool, precision: Precision) -> Tensor:
         from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
 
-        return sqrtm.forward(a, iterations, postcomp, precision)
+        return (sqrtm.forward_eager if is_eager(a) else sqrtm.forward)(a, iterations, postcomp, precision)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         (a,) = ctx.saved_tensors
         iterations, postcomp, precision = ctx.options
-        with outside_autocast(g):
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            with outside_autocast(g):
                 da = _adjoint(symmetrize(a), g, iterations, "trace", postcomp)
-            else:
-                from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
+        else:
+            from covpool.kernels import sqrtm  # at first use: `import covpool` must not import triton
 
-                da = sqrtm.backward(a, g, iterations, postcomp, precision)
+            run = sqrtm.backward_eager if is_eager(a, g) else sqrtm.backward
+            da = run(a, g, iterations, postcomp, precision)
         return da, None, None, None
 
     @staticmethod

@@ -107,7 +107,8 @@ class Reduction(nn.Module):
         """Apply the first blocks of the chain."""
         if mask is not None and blocks:
             x = torch.where(_as_map(mask, x), x, 0)
-        for convolution, norm in zip(self.convolutions[:blocks], self.norms[:blocks], strict=True):
+        for block in range(blocks):
+            convolution, norm = self.convolutions[block], self.norms[block]
             x = convolution(_in_dtype_of(convolution, x))
             if self.kind == "linear":
                 continue

@@ -28,4 +28,4 @@ class CovariancePool(TrianglePool):
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         if self.shrinkage is not None:
             return vech(shrunk_covariance(x, shrinkage=self.shrinkage, mask=mask, weights=weights))
-        return vech(covariance(x, mask=mask, weights=weights))
+        return covariance(x, mask=mask, weights=weights, vectorize=True)

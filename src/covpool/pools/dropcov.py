@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool.ops import covariance, vech
+from covpool.ops import covariance
 from covpool.ops.positions import keep_positions, mean
 from covpool.pools._triangle import TrianglePool
 from covpool.pools.base import register
@@ -53,7 +53,7 @@ class DropoutCovariancePool(TrianglePool):
         if self.training:
             x, w = keep_positions(x, mask, weights)
             x = self._dropped(x, w)
-        return vech(covariance(x, mask=mask, weights=weights))
+        return covariance(x, mask=mask, weights=weights, vectorize=True)
 
     def _dropped(self, x: Tensor, w: Tensor | None) -> Tensor:
         """Drop channels of x at random."""

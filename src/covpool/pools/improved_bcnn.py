@@ -8,6 +8,7 @@ from covpool._errors import CovpoolError
 from covpool.ops import (
     covariance,
     elementwise_power_normalize,
+    powm_covariance,
     sqrtm_denman_beavers,
     sqrtm_k_matrix,
     sqrtm_lyapunov,
@@ -63,11 +64,12 @@ class ImprovedBilinearPool(Pool):
         return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        z = self._root(covariance(x, mask=mask, weights=weights, centered=False))
-        return elementwise_power_normalize(z.flatten(1))
+        return elementwise_power_normalize(self._matrix(x, mask=mask, weights=weights).flatten(1))
 
-    def _matrix(self, x: Tensor) -> Tensor:
-        return self._root(covariance(x, centered=False))
+    def _matrix(self, x: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        if self.root_forward == "eigh" and self.root_backward == "lyapunov":
+            return powm_covariance(x, 0.5, mask=mask, weights=weights, centered=False)
+        return self._root(covariance(x, mask=mask, weights=weights, centered=False))
 
     def _root(self, a: Tensor) -> Tensor:
         if self.root_backward == "k_matrix":

@@ -48,6 +48,6 @@ class LogCholeskyPool(TrianglePool):
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         kept, w = keep_positions(x.double(), mask, weights)
-        k = log_cholesky(covariance(kept, weights=w), eps=self.eps, relative=self.relative)
+        k = log_cholesky(covariance(kept, weights=w), eps=self.eps, relative=self.relative).to(x.dtype)
         z = vech(k + k.mT if self.form == "tangent" else k.mT)
-        return zero_if_empty(z, w).to(x.dtype)
+        return zero_if_empty(z, w)

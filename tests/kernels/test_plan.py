@@ -1,0 +1,120 @@
+"""covpool.kernels.plan: repeated launches give what the first call gave, in memory that blocks share."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from covpool.kernels import plan
+from covpool.kernels.plan import Block, Planned, arrange, launch_kernel
+from kernels.oracles import DEVICE, randn
+
+
+@triton.jit
+def add_kernel(x, y, out, size, amount, SIZE: tl.constexpr):
+    index = tl.arange(0, SIZE)
+    total = tl.load(x + index, mask=index < size) + tl.load(y + index, mask=index < size)
+    tl.store(out + index, total + amount, mask=index < size)
+
+
+def doubled_twice(x: Tensor, y: Tensor | None, amount: float) -> tuple[Tensor, ...]:
+    """4 x + 3 amount (or 2 (x + y) + 2 amount) through an intermediate tensor."""
+    inner, out = x.new_empty(x.shape), x.new_empty(x.shape)
+    constants = {"SIZE": triton.next_power_of_2(x.shape[0])}
+    launch_kernel(add_kernel, (1,), x, x if y is None else y, inner, x.shape[0], amount, **constants)
+    launch_kernel(add_kernel, (1,), inner, inner, out, x.shape[0], amount, **constants)
+    return (out,)
+
+
+def test_a_repeated_call_runs_the_launches_and_none_of_the_code() -> None:
+    calls: list[int] = []
+
+    def counted(*args: Any) -> tuple[Tensor, ...]:
+        calls.append(1)
+        return doubled_twice(*args)
+
+    planned = Planned(counted)
+    for seed in range(3):
+        x = randn(10, seed=seed)
+        torch.testing.assert_close(planned((x, None), 1.0)[0], 4 * x + 3)
+    assert len(calls) == 1
+    x, y = randn(10), randn(10, seed=1)
+    torch.testing.assert_close(planned((x, None), 2.0)[0], 4 * x + 6)  # other options
+    torch.testing.assert_close(planned((x, y), 2.0)[0], 2 * (x + y) + 6)  # another tensor
+    torch.testing.assert_close(planned((y, x), 2.0)[0], 2 * (x + y) + 6)
+    torch.testing.assert_close(planned((randn(7), None), 2.0)[0], 4 * randn(7) + 6)  # another shape
+    shifted = randn(11)[1:]  # another alignment
+    torch.testing.assert_close(planned((shifted, None), 2.0)[0], 4 * shifted + 6)
+    assert len(calls) == 5
+
+
+def test_the_oldest_plan_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MOST_PLANS", 2)
+    planned = Planned(doubled_twice)
+    for amount in (1.0, 2.0, 3.0):
+        planned((randn(4), None), amount)
+    assert [key[0] for key in planned.plans] == [(2.0,), (3.0,)]
+
+
+def test_a_view_of_an_input_is_refused() -> None:
+    planned = Planned(lambda x: doubled_twice(x.view(-1), None, 1.0))
+    with pytest.raises(AssertionError, match="as they are"):
+        planned((randn(4),))
+    assert plan._recording.launches is None
+
+
+def test_blocks_that_are_needed_at_the_same_time_do_not_overlap() -> None:
+    numbers = random.Random(0)
+    for _ in range(200):
+        blocks = []
+        for _ in range(numbers.randint(1, 8)):
+            first = numbers.randint(0, 5)
+            blocks.append(Block(first, first + numbers.randint(0, 3), numbers.randint(1, 2000)))
+        offsets = arrange(blocks)
+        assert all(offset % plan.ALIGNMENT == 0 for offset in offsets)
+        for i, one in enumerate(blocks):
+            for j, other in enumerate(blocks[:i]):
+                together = one.first <= other.last and other.first <= one.last
+                apart = offsets[i] >= offsets[j] + other.size or offsets[j] >= offsets[i] + one.size
+                assert apart or not together
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_compiled_kernel_gets_addresses_constants_and_the_stream(
+    direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "DIRECT", direct)
+    started: list[Any] = []
+
+    class Compiled:
+        function, packed_metadata = "function", "metadata"
+
+        def run(self, *args: Any) -> None:
+            started.append((args[:3], args[3], args[9:]))
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *args, stream: started.append((grid, stream, args))
+
+    class Kernel:
+        arg_names = ("x", "inner", "amount", "SIZE")
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *_, **__: Compiled()
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        inner, out = x.new_empty(5), x.new_empty(x.shape)
+        launch_kernel(Kernel(), (2, 3), x, inner, 7, SIZE=16, num_warps=4)
+        launch_kernel(Kernel(), (4,), inner, out, 8, SIZE=16)
+        return (out,)
+
+    planned = Planned(function)
+    planned((randn(4),))
+    x = randn(4)
+    (out,) = planned((x,))
+    (first, stream, one), (second, _, two) = started
+    assert (first, second) == ((2, 3, 1), (4, 1, 1)) and stream is (None if DEVICE == "cpu" else stream)
+    assert one == (x.data_ptr(), two[0], 7, 16) and two[1:] == (out.data_ptr(), 8, 16)
