@@ -45,7 +45,7 @@ def command(
     rows = [
         (
             one.data,
-            str(one.first.per_class or "all"),
+            str(one.per_class),
             str(one.first.size),
             f"{100 * one.top1[1]:.1f}",
             f"{100 * one.top1[0]:.1f}",

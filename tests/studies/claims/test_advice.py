@@ -1,5 +1,6 @@
 """Advice from records, and the records that come with covpool."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_the_better_pool_is_recommended() -> None:
     assert (worse.pool, worse.size) == ("avg", 224)
     unclear = advise(BIRDS, make_results(0.6, 0.6), "birds")
     assert unclear.pool == "auto" and unclear.command == "covpool fit birds"
+
+
+def test_records_with_many_images_say_nothing_about_few() -> None:
+    few = replace(BIRDS, fewest=4, typical=4, most=4)
+    advice = advise(few, make_results(0.6, 0.7), "birds")
+    assert advice.pool == "auto" and "no record has about 4 images per class" in advice.reason
 
 
 def test_without_records_there_is_no_advice() -> None:

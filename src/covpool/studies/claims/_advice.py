@@ -18,6 +18,7 @@ from covpool.studies.claims._records import ArmResult, Results
 SAMPLE = 200  # images whose size is read
 OWN_SIZE = 224  # of the backbone
 CLASSES = {"cub200": 200, "dtd-10": 10}  # number of classes of the data sets on record
+SIMILAR = 3  # numbers of images per class that differ by more than this factor say nothing about each other
 IMAGES = {"cub200": 30, "dtd-10": 80}  # training images per class
 
 
@@ -44,6 +45,7 @@ class Expected:
         top1: Accuracy of both.
         interval: 95 % interval of the difference.
         lengths: Lengths of the vectors of both.
+        per_class: Training images per class.
     """
 
     data: str
@@ -52,6 +54,7 @@ class Expected:
     top1: tuple[float, float]
     interval: tuple[float, float]
     lengths: tuple[int, int]
+    per_class: int
 
     @property
     def points(self) -> float:
@@ -107,7 +110,9 @@ def advise(folder: Folder, results: Results, root: str) -> Advice:
     best = expected[0]
     low, high = best.interval
     size = best.first.size if best.first.size != OWN_SIZE else _best_size(results[best.data])
-    if low > 0:
+    if _apart(best.per_class, folder.typical) > math.log(SIMILAR):
+        pool, reason = "auto", f"no record has about {folder.typical} images per class: compare the pools"
+    elif low > 0:
         pool, reason = "isqrt", f"on {best.data}, iSQRT-COV is better than average pooling"
     elif high < 0:
         pool, size, reason = "avg", OWN_SIZE, f"on {best.data}, average pooling is better than iSQRT-COV"
@@ -131,7 +136,7 @@ def _expected(name: str, folder: Folder, arms: dict[str, ArmResult]) -> Expected
             if found is not None:
                 interval, a, b = found
                 lengths = (arms[first.name].length, arms[second.name].length)
-                return Expected(name, first, second, (a, b), interval, lengths)
+                return Expected(name, first, second, (a, b), interval, lengths, count)
     return None
 
 
