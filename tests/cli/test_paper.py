@@ -1,12 +1,50 @@
-"""`covpool paper`."""
+"""`covpool paper` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
 
 from cli.runner import refused, run
+from covpool.studies.paper import list_items
 
 
-def test_the_list_names_every_table() -> None:
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_list_has_the_state_of_every_item(tmp_path: Path) -> None:
+    run_folder = tmp_path / "runs" / "imagenet-alexnet"
+    run_folder.mkdir(parents=True)
+    (run_folder / "log.jsonl").write_text(json.dumps({"event": "end", "top1": 0.58, "top5": 0.8, "seconds": 1}) + "\n")
     shown = run("paper", "--list").stdout
-    assert all(f"table {number} " in shown for number in range(1, 16))
+    assert all(f" {item.name} " in shown for item in list_items())
+    assert "1 of 9" in shown and "0 of 14" in shown
+    assert " 42 " in run("paper", "table", "2").stdout
 
 
-def test_an_unknown_item_is_refused() -> None:
+def test_a_figure_shows_the_numbers_and_plots_them() -> None:
+    result = run("paper", "figure", "6b")
+    assert result.exit_code == 0 and "38.45" in result.stdout and Path("runs/paper/figure-6b.png").is_file()
+    assert "8 trainings are missing; to run them, add --data imagenet=FOLDER" in result.stdout
+
+
+def test_a_dry_run_prints_commands() -> None:
+    result = run("paper", "table", "12", "--data", "cub=/data/birds", "--dry-run")
+    lines = result.stdout.splitlines()
+    assert any(line.startswith("covpool train finetune-vgg16_gaussian+cub pool.kind=log") for line in lines)
+    assert all("--out runs/" in line for line in lines) and "data.root=/data/birds" in lines[-1]
+
+
+def test_table_1_is_measured() -> None:
+    result = run("paper", "table", "1", "--measure", "--seconds", 0.01, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert json.loads(Path("runs/paper/table-1.json").read_text())["rows"]["EIG"]["one_ms"] > 0
+
+
+def test_mistakes() -> None:
     assert "the paper has no table 16" in refused("paper", "table", "16")
+    assert "--data must be NAME=FOLDER" in refused("paper", "table", "8", "--data", "birds")
+    assert "table 8 has nothing to measure" in refused("paper", "table", "8", "--measure")
+    assert "needs --data cub=FOLDER" in refused("paper", "table", "8", "data.root=x")

@@ -1,63 +1,107 @@
-"""`covpool paper`: the paper's tables and figures made again."""
+"""`covpool paper`: the paper's tables and figures made again, and its claims with verdicts."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from covpool.cli._claims import claims_command
 from covpool.cli._errors import readable_errors
 from covpool.cli._help import with_help
-from covpool.cli._output import say, table
+from covpool.cli._options import Device
+from covpool.cli._paper_items import Wanted, make_item, show_items
 
 app = typer.Typer(no_args_is_help=True)
+
+Roots = Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")]
+RUNS = Path("runs")
 
 
 @app.callback(invoke_without_command=True)
 @readable_errors
 def before_command(
     context: typer.Context,
-    show_list: Annotated[bool, typer.Option("--list", help="List the tables and figures.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the tables and figures, and what is done.")] = False,
+    runs: Annotated[Path, typer.Option(help="With --list: folder of the runs.")] = RUNS,
 ) -> None:
     """Make the tables and figures of the paper again, with its numbers beside ours."""
     if context.invoked_subcommand is None and show_list:
-        _list()
+        show_items(runs)
 
 
-def _list() -> None:
-    from covpool.studies.paper import list_items
+def _table(
+    number: str,
+    settings: list[str] | None = None,
+    *,
+    data: Roots = None,
+    out: Path = RUNS,
+    measure: bool = False,
+    seconds: float = 5.0,
+    dry_run: bool = False,
+    device: Device = "",
+) -> None:
+    """Make a table of the paper: run its trainings, and print its numbers beside ours. A second call resumes it.
 
-    Console().print(table(("item", "what it shows"), [(item.name, item.title) for item in list_items()], left=2))
+    Without data, it prints what is done. Pre-training on ImageNet is part of the trainings that start from it.
 
-
-def _table(number: str) -> None:
-    """Show a table of the paper.
-
-    Example: covpool paper table 8
+    Example: covpool paper table 8 --data imagenet=/data/imagenet --data cub=/data/CUB_200_2011
 
     Args:
         number: Number of the table: 1 to 15.
+        settings: Settings for all trainings: table.key=value. data.root=FOLDER names the only data set of a table.
+        data: Folder of a data set, as in cub=/data/CUB_200_2011. Trainings without their data are not run.
+        out: Folder of the runs. A finished run NAME of `covpool train` in it counts.
+        measure: Measure times and memory on this machine for the columns that have them.
+        seconds: Approximate time of each measurement, in seconds.
+        dry_run: Print the command of each training that is missing, without training.
     """
-    _show(f"table {number}")
+    wanted = Wanted(
+        settings=settings or [],
+        data=data or [],
+        out=out,
+        measure=measure,
+        seconds=seconds,
+        dry_run=dry_run,
+        device=device,
+    )
+    make_item(f"table {number}", wanted)
 
 
-def _figure(number: str) -> None:
-    """Show a figure of the paper.
+def _figure(
+    number: str,
+    settings: list[str] | None = None,
+    *,
+    data: Roots = None,
+    out: Path = RUNS,
+    measure: bool = False,
+    seconds: float = 5.0,
+    dry_run: bool = False,
+    device: Device = "",
+) -> None:
+    """Make a figure of the paper: run its trainings, print the numbers and plot them in the paper's axes.
 
-    Example: covpool paper figure 6a
+    Example: covpool paper figure 6a data.root=/data/imagenet
 
     Args:
-        number: Number of the figure, with its panel.
+        number: Number of the figure, with its panel: 6a, 6b, 6c, 7 or 8.
+        settings: Settings for all trainings: table.key=value. data.root=FOLDER names the only data set of a figure.
+        data: Folder of a data set, as in imagenet=/data/imagenet. Trainings without their data are not run.
+        out: Folder of the runs. A finished run NAME of `covpool train` in it counts.
+        measure: Measure times on this machine for the figures that show them.
+        seconds: Approximate time of each measurement, in seconds.
+        dry_run: Print the command of each training that is missing, without training.
     """
-    _show(f"figure {number}")
-
-
-def _show(name: str) -> None:
-    from covpool.studies.paper import find_item
-
-    item = find_item(name)
-    say(Console(), f"{item.name}: {item.title}")
+    wanted = Wanted(
+        settings=settings or [],
+        data=data or [],
+        out=out,
+        measure=measure,
+        seconds=seconds,
+        dry_run=dry_run,
+        device=device,
+    )
+    make_item(f"figure {number}", wanted)
 
 
 SUBCOMMANDS: dict[str, Callable[..., None]] = {"table": _table, "figure": _figure, "claims": claims_command}

@@ -1,5 +1,6 @@
 """Training a network by a recipe, with exact resume."""
 
+from covpool.engine.training._build import build_network as build_network
 from covpool.engine.training._interrupt import Stopped as Stopped
 from covpool.engine.training._log import LOG_FILE as LOG_FILE
 from covpool.engine.training._log import Event as Event

@@ -1,0 +1,189 @@
+"""The tables and figures of the paper on the terminal: what is done, the trainings, the numbers and the plots."""
+
+import json
+import os
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from covpool._errors import CovpoolError
+from covpool.cli._errors import INTERRUPTED
+from covpool.cli._options import chosen_device
+from covpool.cli._output import UNKNOWN, make_folder, say, table
+from covpool.cli._training_bar import TrainingBar
+
+if TYPE_CHECKING:
+    from covpool.studies.paper import Item, PaperTraining
+
+BATCH = {"table 15": {"cuda": 24, "cpu": 1}}  # images per measured batch
+DEFAULT_BATCH = {"cuda": 128, "cpu": 4}
+
+
+def show_items(runs: Path) -> None:
+    """List all tables and figures, with the trainings that are finished and the data that they need."""
+    from covpool.studies.paper import count_finished, list_items, measured_file
+
+    rows = []
+    for item in list_items():
+        done, needed = count_finished(item, runs)
+        state = f"{done} of {needed}" if needed else UNKNOWN
+        measured = ("yes" if measured_file(item, runs).is_file() else "no") if item.is_measured else UNKNOWN
+        rows.append((item.name, item.title, ", ".join(item.data) or UNKNOWN, state, measured))
+    headings = ("item", "what it shows", "data", "trainings", "measured")
+    Console().print(table(headings, rows, left=3, caption=f"runs in {runs}; `covpool paper table 8` shows one item"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What to do for an item.
+
+    Attributes:
+        settings: Settings for all trainings.
+        data: Folders of data sets, NAME=FOLDER.
+        out: Folder of the runs.
+        measure: Measure the columns that this machine decides.
+        seconds: Approximate time of each measurement.
+        dry_run: Print the missing trainings only.
+        device: Device to measure and evaluate on.
+    """
+
+    settings: list[str]
+    data: list[str]
+    out: Path
+    measure: bool
+    seconds: float
+    dry_run: bool
+    device: str
+
+
+def make_item(name: str, wanted: Wanted) -> None:
+    """Run the trainings of an item whose data are named, measure what it needs, and print and plot its numbers."""
+    from covpool.studies.paper import find_item, plan_item
+
+    item, console, out = find_item(name), Console(), wanted.out
+    if wanted.measure and not item.is_measured:
+        raise CovpoolError(f"{item.name} has nothing to measure: leave --measure out")
+    planned = plan_item(item, dict(map(_root, wanted.data)), wanted.settings, out)
+    missing = [one for one in planned if one.training.result(out) is None]
+    if wanted.dry_run:
+        for one in missing:
+            typer.echo(_command(one, wanted.settings))
+        return
+    if any(one.recipe.data.root for one in missing):
+        _train(planned, console)
+    device = chosen_device(wanted.device)
+    _evaluate(item, out, device, console)
+    if wanted.measure:
+        _measure(item, out, device, wanted.seconds, console)
+    _show(item, out, console)
+    missing = [one for one in planned if one.training.result(out) is None]
+    if missing:
+        _tell_missing(missing, console)
+
+
+def _root(asked: str) -> tuple[str, str]:
+    from covpool.data.sets import list_sets
+
+    name, equals, folder = asked.partition("=")
+    if not equals or not folder or name not in list_sets():
+        raise CovpoolError(f"--data must be NAME=FOLDER with one of {', '.join(list_sets())}; got {asked!r}")
+    return name, folder
+
+
+def _command(one: "PaperTraining", settings: list[str]) -> str:
+    """The command that runs one training on its own, for instance on another machine."""
+    recipe = one.recipe
+    changes = [*one.training.settings, *(text for text in settings if not text.startswith("data.root="))]
+    changes.append(f"data.root={recipe.data.root or 'FOLDER'}")
+    if recipe.init.weights and not any(text.startswith("init.weights=") for text in settings):
+        changes.append(f"init.weights={recipe.init.weights}")
+    return shlex.join(["covpool", "train", one.training.recipe, *changes, "--out", str(one.run)])
+
+
+def _train(planned: "list[PaperTraining]", console: Console) -> None:
+    from covpool._check import require
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise CovpoolError("`covpool paper` trains in one process: run the commands of --dry-run under torchrun")
+    require("lightning.fabric", "train")
+    from covpool.engine.training import Stopped
+    from covpool.studies.paper import run_trainings
+
+    def announce(number: int, one: "PaperTraining") -> None:
+        say(console, f"{number + 1} of {len(planned)}: {one.run.name}")
+
+    try:
+        with TrainingBar(console) as bar:
+            for one, reason in run_trainings(planned, on_run=announce, on_event=bar):
+                say(console, f"{one.run.name} failed: {reason}")
+    except Stopped as stopped:
+        say(console, f"{stopped}; run the same command again to resume")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:
+    """Evaluate finished trainings by SVM or ten crops, where a column asks for it."""
+    from covpool.studies.paper import cell_trainings, evaluate_finished
+
+    for row, column, paper in item.cells:
+        for training in cell_trainings(row, column, paper):
+            with console.status(f"evaluating {training.run(out).name}"):
+                evaluate_finished(training, column, out, device=device)
+
+
+def _measure(item: "Item", out: Path, device: str, seconds: float, console: Console) -> None:
+    """Measure every row of an item, and keep the numbers with the machine that they come from."""
+    import torch
+
+    from covpool.bench import environment, measure_network, run_suite
+    from covpool.recipe import read_recipe
+    from covpool.studies.paper import measured_file
+
+    place = torch.device(device)
+    rows: dict[str, dict[str, float | None]] = {}
+    batch = BATCH.get(item.name, DEFAULT_BATCH)[place.type]
+    if any(row.measure for row in item.rows):
+        found = {(one.name, one.shape[0]): one.median_ms for one in run_suite("decompositions", place, seconds)}
+        most = max(size for _, size in found)
+        for row, name in zip(item.rows, ("covpool eigh", "torch.linalg.svd"), strict=True):
+            rows[row.label] = {"one_ms": found[name, 1], "batch_ms": found[name, most] / most}
+    for row in item.rows:
+        if row.recipe:
+            with console.status(f"measuring {row.label}"):
+                recipe = read_recipe(row.recipe, row.settings)
+                images = int(row.x) if item.x_label.startswith("images") and row.x else batch
+                rows[row.label] = asdict(measure_network(recipe, place, seconds, batch=images))
+    about = {**environment(place, 0), "item": item.name, "batch": batch}
+    path = make_folder(measured_file(item, out))
+    path.write_text(json.dumps({**about, "rows": rows}, indent=2) + "\n")
+    say(console, f"measured: {path}")
+
+
+def _show(item: "Item", out: Path, console: Console) -> None:
+    from covpool.studies.paper import plot_item, read_cells
+
+    cells = read_cells(item, out)
+    headings = ["", *(text for column in item.columns for text in (f"{column.label}: paper", "ours"))]
+    rows = [
+        (row.label, *(text or UNKNOWN for cell in own for text in (cell.paper, cell.text)))
+        for row, own in zip(item.rows, cells, strict=True)
+    ]
+    if rows:
+        console.print(table(headings, rows, title=f"{item.name}: {item.title}"))
+    if item.remark:
+        say(console, item.remark)
+    if item.x_label and any(cell.paper or cell.value is not None for own in cells for cell in own):
+        path = make_folder(out / "paper" / f"{item.name.replace(' ', '-')}.png")
+        plot_item(item, cells, path)
+        say(console, f"plot: {path}")
+
+
+def _tell_missing(missing: "list[PaperTraining]", console: Console) -> None:
+    names = sorted({one.recipe.data.name for one in missing if not one.recipe.data.root})
+    needed = " ".join(f"--data {name}=FOLDER" for name in names)
+    remedy = f"; to run them, add {needed}" if names else ""
+    say(console, f"{len(missing)} trainings are missing{remedy}. --dry-run prints their commands")

@@ -1,0 +1,110 @@
+"""The trainings behind an item: one per row, data set and split, and the pre-training that they start from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from covpool._errors import CovpoolError
+from covpool.engine.training import LOG_FILE, read_log
+from covpool.recipe import Recipe, read_recipe
+from covpool.studies.paper._items import NOT_TRAINED, Column, Item, Row
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training of the paper.
+
+    Attributes:
+        recipe: Name of the recipe, combined with its data set.
+        settings: Settings on top of it.
+    """
+
+    recipe: str
+    settings: tuple[str, ...] = ()
+
+    def run(self, out: Path) -> Path:
+        """Return the folder of its run. Without settings it is the folder that `covpool train` uses.
+
+        >>> str(Training("finetune-vgg16+dtd", ("data.split=3",)).run(Path("runs")))
+        'runs/finetune-vgg16+dtd,data.split=3'
+        """
+        return out / ",".join([self.recipe, *(quote(setting, safe="=,+[]") for setting in self.settings)])
+
+    def result(self, out: Path) -> dict[str, float] | None:
+        """Return the result of the finished training; None if it is not finished."""
+        return next((event for event in read_log(self.run(out) / LOG_FILE) if event["event"] == "end"), None)
+
+
+@dataclass(frozen=True)
+class PaperTraining:
+    """A training that can be run: its recipe with the data and the weights that it starts from."""
+
+    training: Training
+    recipe: Recipe
+    run: Path
+
+
+def cell_trainings(row: Row, column: Column, paper: str) -> list[Training]:
+    """Return the trainings whose mean is one cell; none for a cell that is not trained.
+
+    Args:
+        row: Row of the cell.
+        column: Column of the cell.
+        paper: The paper's number.
+    """
+    if not row.recipe or not column.figure or paper == NOT_TRAINED:
+        return []
+    source = f"{row.recipe}+{column.set}" if column.set else row.recipe
+    if column.splits == 1:
+        return [Training(source, row.settings)]
+    return [Training(source, (*row.settings, f"data.split={split}")) for split in range(1, column.splits + 1)]
+
+
+def item_trainings(item: Item) -> list[Training]:
+    """Return all different trainings of an item, without pre-training."""
+    cells = [cell_trainings(*cell) for cell in item.cells]
+    return list(dict.fromkeys(training for cell in cells for training in cell))
+
+
+def plan_item(item: Item, roots: Mapping[str, str], settings: Sequence[str], out: Path) -> list[PaperTraining]:
+    """Plan the trainings of an item, each after the pre-training that its weights come from.
+
+    Args:
+        item: Table or figure.
+        roots: Folders of the data sets, by name. A data set that is not among them has an empty `data.root`.
+        settings: Settings for all trainings. With `init.weights`, nothing is pre-trained.
+        out: Folder of all runs.
+    """
+    planned: dict[Training, PaperTraining] = {}
+    own = tuple(setting for setting in settings if not setting.startswith("data.root="))
+    folders = {**_single_root(item, settings), **roots}
+    for training in item_trainings(item):
+        for one in _with_pretraining(training, own, folders, out):
+            planned.setdefault(one.training, one)
+    return list(planned.values())
+
+
+def _single_root(item: Item, settings: Sequence[str]) -> dict[str, str]:
+    """The folder in `data.root`, for an item with one data set."""
+    given = [setting.partition("=")[2] for setting in settings if setting.startswith("data.root=")]
+    if not given:
+        return {}
+    if len(item.data) != 1:
+        needed = " ".join(f"--data {name}=FOLDER" for name in item.data) or "no data"
+        raise CovpoolError(f"{item.name} needs {needed}; got data.root={given[-1]}, which does not name a data set")
+    return {item.data[0]: given[-1]}
+
+
+def _with_pretraining(
+    training: Training, settings: tuple[str, ...], roots: Mapping[str, str], out: Path
+) -> Iterator[PaperTraining]:
+    recipe = read_recipe(training.recipe, [*training.settings, *settings])
+    changes = [f"data.root={roots[recipe.data.name]}"] if recipe.data.name in roots else []
+    weights = Path(recipe.init.weights)
+    if weights.parts[:1] == ("runs",) and not any(setting.startswith("init.weights=") for setting in settings):
+        before = Training(weights.parent.name)
+        yield from _with_pretraining(before, settings, roots, out)
+        changes.append(f"init.weights={before.run(out) / weights.name}")
+    recipe = read_recipe(training.recipe, [*training.settings, *settings, *changes])
+    yield PaperTraining(training, recipe, training.run(out))

@@ -1,0 +1,89 @@
+"""The trainings of an item, run on small data: order, resume, SVM over splits, the plot."""
+
+from pathlib import Path
+
+import pytest
+
+import trees
+from covpool.recipe import to_toml
+from covpool.studies.paper import (
+    Cell,
+    Column,
+    Item,
+    Row,
+    Training,
+    cell_trainings,
+    count_finished,
+    evaluate_finished,
+    find_item,
+    plan_item,
+    plot_item,
+    read_cells,
+    run_trainings,
+)
+from tiny import tiny_recipe
+
+
+def test_pretraining_comes_first_and_once() -> None:
+    item = find_item("table 13")
+    planned = plan_item(item, {"cub": "birds", "imagenet": "net"}, ["train.epochs=1"], Path("out"))
+    names = [one.training.recipe for one in planned]
+    assert names[:2] == ["imagenet-vgg16_bn_isqrt_32k", "finetune-vgg16_isqrt_32k+cub"] and len(set(names)) == 8
+    first, second, third = planned[:3]
+    assert second.recipe.init.weights == str(first.run / "best.safetensors")
+    assert (first.recipe.data.root, second.recipe.data.root, third.recipe.data.root) == ("net", "birds", "")
+    assert all(one.recipe.train.epochs == 1 for one in planned)
+    without = plan_item(item, {}, ["init.weights=mine.safetensors"], Path("out"))
+    assert len(without) == 6
+
+
+def test_a_root_without_a_name_needs_a_single_data_set() -> None:
+    (one, *_) = plan_item(find_item("table 3"), {}, ["data.root=net"], Path("out"))
+    assert one.recipe.data.root == "net"
+    with pytest.raises(ValueError, match=r"table 13 needs --data cub=FOLDER .*got data.root=x"):
+        plan_item(find_item("table 13"), {}, ["data.root=x"], Path("out"))
+
+
+def test_an_item_on_small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = trees.make_dtd(tmp_path / "textures")
+    data = {"name": "dtd", "root": str(root), "train_on": "train+val", "workers": 0}
+    recipe = tiny_recipe(root, data=data, train={"epochs": 1, "batch_size": 4})
+    Path("tiny.toml").write_text(to_toml(recipe))
+    columns = (Column(label="textures", figure="top1", classifier="svm", splits=2),)
+    rows = (Row(label="a", paper=("74.0",), recipe="tiny.toml"),)
+    item = Item(name="table 99", title="Small", columns=columns, rows=rows)
+    out = Path("out")
+    planned = plan_item(item, {}, [], out)
+    assert [one.training for one in planned] == [
+        Training("tiny.toml", ("data.split=1",)),
+        Training("tiny.toml", ("data.split=2",)),
+    ]
+    assert list(run_trainings(planned)) == [] and count_finished(item, out) == (2, 2)
+    assert read_cells(item, out)[0][0] == Cell("74.0", None, None, 0, 2)
+    for row, column, paper in item.cells:
+        for training in cell_trainings(row, column, paper):
+            assert evaluate_finished(training, column, out, device="cpu")
+            assert not evaluate_finished(training, column, out, device="cpu")
+    (svm,) = read_cells(item, out)[0]
+    assert svm.value is not None and svm.deviation is not None and "±" in svm.text
+    started: list[object] = []
+    assert list(run_trainings(planned, on_run=lambda *given: started.append(given))) == [] and not started
+
+
+def test_a_failed_training_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(to_toml(tiny_recipe(tmp_path / "nowhere")))
+    rows = tuple(Row(label=str(seed), paper=("",), recipe="tiny.toml", settings=(f"seed={seed}",)) for seed in (0, 1))
+    item = Item(name="table 99", title="Small", columns=(Column(label="top-1", figure="top1"),), rows=rows)
+    failed = list(run_trainings(plan_item(item, {}, [], Path("out"))))
+    assert len(failed) == 2 and "`data.root` must be the folder" in failed[0][1]
+
+
+def test_the_plot_has_both_numbers_and_the_baselines(tmp_path: Path) -> None:
+    item = find_item("figure 6a")
+    cells = [[Cell(row.paper[0], 39.0 + i / 10)] for i, row in enumerate(item.rows)]
+    plot_item(item, cells, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+    with pytest.raises(ValueError, match="figure 6c has no number to plot yet"):
+        plot_item(find_item("figure 6c"), read_cells(find_item("figure 6c"), tmp_path), tmp_path / "other.png")
