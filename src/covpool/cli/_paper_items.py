@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
-from covpool.cli._errors import INTERRUPTED
+from covpool.cli._interrupt import INTERRUPTED
 from covpool.cli._options import chosen_device
 from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import TrainingBar

@@ -35,9 +35,9 @@ def plot_item(item: Item, cells: Sequence[Sequence[Cell]], path: Path) -> None:
             if points:
                 panel.plot(*zip(*points, strict=True), color=color, label=", ".join(filter(None, (line, who))), **style)
     for number, (row, cell) in enumerate([pair for pair in first if pair[0].baseline], len(lines)):
-        for value, style, who in ((cell.value, "-", "ours"), (number_in(cell.paper), ":", "paper")):
+        for value, dashes, who in ((cell.value, "-", "ours"), (number_in(cell.paper), ":", "paper")):
             if value is not None:
-                panel.axhline(value, color=f"C{number}", linestyle=style, linewidth=1, label=f"{row.label}, {who}")
+                panel.axhline(value, color=f"C{number}", linestyle=dashes, linewidth=1, label=f"{row.label}, {who}")
     column = item.columns[0]
     panel.set_xlabel(item.x_label)
     panel.set_ylabel(column.label if column.measured else f"{column.label}, %")

@@ -87,7 +87,7 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
     if end is None or _is_own(column) or path.is_file():
         return False
     data: Data = read_recipe(run / RECIPE_FILE).data.changed(cache="none")
-    checkpoint = run / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)  # type: ignore[comparison-overlap]
+    checkpoint = run / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)
     protocol = EvaluationProtocol(
         crops=None if column.crops == 1 else column.crops,
         classifier=column.classifier,
