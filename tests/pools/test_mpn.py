@@ -107,3 +107,12 @@ def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
 def test_wrong_options_are_refused_when_the_pool_is_built(option: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(option))}` must be one of"):
         create_pool("mpn", 4, **option)
+
+
+@pytest.mark.parametrize("gamma", [0.75, 2.0])
+def test_an_empty_mask_gives_zeros_for_every_gamma(gamma: float) -> None:
+    """For gamma > 1 the estimate of a zero covariance is not zero, so the mask itself must decide."""
+    x, mask = features(2, 9, 4), torch.ones(2, 9, dtype=torch.bool)
+    mask[1] = False
+    z = create_pool("mpn", 4, gamma=gamma)(x, mask=mask)
+    assert z[0].abs().min() > 0 and not z[1].any()

@@ -1,6 +1,7 @@
 """A killed training resumes to the same end, bit for bit."""
 
 import os
+import random
 import shutil
 import signal
 import time
@@ -17,6 +18,8 @@ from covpool.engine.training._loop import train
 from covpool.recipe import to_toml
 from covpool.recipe._schema import Init, Model, Pool, Recipe, Stage
 from tiny import finish, make_tree, start, tiny_recipe, untimed_log
+
+KILLS = 20
 
 
 class PowerCutError(Exception):
@@ -88,6 +91,42 @@ def test_killed_at_any_step(recipe: Recipe, whole: Path, tmp_path: Path, step: i
     """Before the first saved state, at one, at the end of an epoch, in the middle of one, and just before the end."""
     train_until(recipe, tmp_path / "killed", event="tick", step=step)
     assert_same_end(whole, tmp_path / "killed")
+
+
+def train_in_a_fork(recipe: Recipe, run: Path) -> int:
+    """Start or resume a training in a forked process, and return its number."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        try:
+            train(recipe, run, resume=(run / "recipe.toml").exists())
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+@pytest.mark.long
+def test_killed_at_random_moments(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
+    """Real kills; a run that gets to its end is compared, and the next one begins."""
+    draw, kills, ended = random.Random(0), 0, 0
+    while kills < KILLS or not ended:
+        run = tmp_path / str(ended)
+        child = train_in_a_fork(recipe, run)
+        deadline = time.monotonic() + (draw.uniform(0.05, 1.5) if kills < KILLS else 120)
+        status = None
+        while status is None and time.monotonic() < deadline:
+            done, found = os.waitpid(child, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(found) if done else None
+            time.sleep(0.01)
+        if status is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            kills += 1
+            continue
+        assert status == 0
+        assert_same_end(whole, run)
+        ended += 1
 
 
 def test_killed_between_log_and_state(recipe: Recipe, whole: Path, tmp_path: Path) -> None:

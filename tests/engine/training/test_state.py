@@ -59,7 +59,9 @@ def test_the_order_of_saved_groups_does_not_matter() -> None:
     tensors["optimizer"]["param_groups"].reverse()
     other, others = setting(1, "adamw")
     restore(tensors, other, others, ema=None)
-    assert [group["name"] for group in others.param_groups] == [group["name"] for group in optimizer.param_groups]
+    for key in ("name", "lr", "weight_decay"):
+        assert [group[key] for group in others.param_groups] == [group[key] for group in optimizer.param_groups]
+    assert len({group["lr"] for group in others.param_groups}) > 1, "the groups can be told apart"
     for mine, its in zip(network.parameters(), other.parameters(), strict=True):
         assert torch.equal(optimizer.state[mine]["exp_avg"], others.state[its]["exp_avg"])
 
