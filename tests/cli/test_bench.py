@@ -105,6 +105,8 @@ def test_the_help_names_all_suites_and_heads() -> None:
         (["--model", "torchvision/resnet18", "--size", "0"], "Invalid value for '--size'"),
         (["--model", "torchvision/resnet18", "--batch", "0"], "Invalid value for '--batch'"),
         (["--data", "folder"], "name a backbone with --model"),
+        (["train"], "name a folder with --data"),
+        (["isqrt", "--setting", "seed=1"], "changes the recipe of the suite 'train'"),
         (["isqrt", "--head", "avg"], "name a backbone with --model"),
         (["--plot", "p.png"], "give both"),
         (["isqrt", "--json", "r.jsonl", "--plot", "p.png"], "plots the suite 'curves'"),

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 # Named again here for the help, because importing covpool.bench takes seconds.
 SUITES = ("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves", "classifier", "startup")
 HEADS = ("avg", "isqrt", "mpn", "cov")
+TRAIN = "train"  # whole trainings, which need images
 
 
 def command(
     suites: Annotated[
-        list[str] | None, typer.Argument(help=f"Suites to run: {', '.join(SUITES)}. The default is all of them.")
+        list[str] | None,
+        typer.Argument(
+            help=f"Suites to run: {', '.join(SUITES)}. The default is all of them. 'train' alone times whole trainings."
+        ),
     ] = None,
     *,
     json: Path | None = None,
@@ -40,6 +44,8 @@ def command(
         list[str] | None, typer.Option(help=f"With --model: pools to compare, by default {', '.join(HEADS)}.")
     ] = None,
     data: str = "",
+    epochs: Annotated[int, typer.Option(min=2)] = 5,
+    setting: list[str] | None = None,
     matmul_precision: str = "",
     plot: Path | None = None,
 ) -> None:
@@ -53,25 +59,43 @@ def command(
         batch: With --model: images per training step, 128 by default. Give several for a throughput curve.
         size: With --model: height and width of the images.
         data: With --model: folder with train/CLASS and test/CLASS. Measures whether reading its images keeps up with
-            training.
+            training. With the suite train: folder to train on.
+        epochs: With the suite train: number of epochs.
+        setting: With the suite train: setting of the recipe, such as init.weights=FILE. Give several times for more.
         matmul_precision: Float32 matmul precision of torch: highest, high (TF32) or medium.
         plot: Plot the records in the file of --json (suite curves, or training steps) to this image.
     """
     if not 0 < seconds < math.inf:
         raise CovpoolError(f"--seconds must be a positive number; got {seconds}")
-    if not model and (data or head or batch):
+    is_training = suites == [TRAIN]
+    if is_training and not data:
+        raise CovpoolError("the suite 'train' trains on images: name a folder with --data")
+    if setting and not is_training:
+        raise CovpoolError("--setting changes the recipe of the suite 'train': name that suite, or leave it out")
+    if not model and not is_training and (data or head or batch):
         raise CovpoolError("--data, --head and --batch apply to training steps: name a backbone with --model")
     if plot is not None and json is None:
         raise CovpoolError("--plot plots the records that --json keeps: give both")
     if plot is not None and (data if model else "curves" not in (suites or SUITES)):
         raise CovpoolError("--plot plots the suite 'curves' or training steps: add one of them, or leave --plot out")
-    _prepare(suites or [], matmul_precision, json, plot)
+    _prepare([] if is_training else suites or [], matmul_precision, json, plot)
     import torch
 
-    from covpool.bench import environment, measure_loading, measure_model, run_suite
+    from covpool.bench import TRAINED, environment, measure_loading, measure_model, measure_training, run_suite
 
     place = torch.device(chosen_device(device))
-    if model and data:
+    if is_training:
+        records = measure_training(
+            model or "torchvision/mobilenet_v2",
+            data,
+            place,
+            batch=(batch or [64])[0],
+            size=size,
+            heads=head or TRAINED,
+            epochs=epochs,
+            settings=setting or (),
+        )
+    elif model and data:
         records = measure_loading(model, data, place, batch=(batch or [64])[0], size=size)
     elif model:
         records = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)

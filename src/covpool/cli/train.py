@@ -2,6 +2,7 @@
 
 import os
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,8 @@ def command(
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return
-    require("lightning.fabric", "train")
+    if find_spec("lightning") is None:  # importing all of it takes seconds
+        require("lightning", "train")
     from covpool.engine import leave_processes
     from covpool.engine.training import Stopped, train
 

@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.strategies.fsdp import FSDPStrategy
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from covpool._check import check_choice
 from covpool._errors import CovpoolError
+from covpool.engine._fabric import Fabric, FSDPStrategy, MisconfigurationException
 from covpool.recipe import Devices, Precision
 
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 STRATEGIES = ("auto", "ddp", "fsdp")
+# From here on cuDNN tries its algorithms. For MobileNetV2 on an H200 this takes 10 s and gains nothing.
+MANY_STEPS = 10_000
 
 
 def make_fabric(devices: Devices, precision: Precision) -> Fabric:
@@ -55,13 +55,18 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
 
 
 @contextmanager
-def reproducible(deterministic: bool) -> Iterator[None]:
-    """Make every operation deterministic, or an error if it cannot be; otherwise let cuDNN choose the fastest one."""
+def reproducible(deterministic: bool, *, steps: int = MANY_STEPS) -> Iterator[None]:
+    """Make every operation deterministic, or an error if it cannot be; otherwise let cuDNN try which one is fastest.
+
+    Args:
+        deterministic: Whether operations must be deterministic.
+        steps: Number of training steps. Trying takes too long for few of them.
+    """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires it
     torch.use_deterministic_algorithms(deterministic)
-    torch.backends.cudnn.benchmark = not deterministic
+    torch.backends.cudnn.benchmark = not deterministic and steps >= MANY_STEPS
     try:
         yield
     finally:

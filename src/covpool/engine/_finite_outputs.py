@@ -14,6 +14,27 @@ from covpool.diagnostics import NonFiniteError, check_finite
 REMEDY = "check the weights; if a lower precision overflows, use float32"
 
 
+def start_finite_check(outputs: Iterable[Any]) -> Callable[[], bool]:
+    """Start to check that all outputs are finite. The returned function waits for the answer, and for nothing later.
+
+    Args:
+        outputs: Tensors, or tuples, lists or dicts of them.
+    """
+    flags = [torch.isfinite(tensor).all() for tensor in tree_leaves(list(outputs)) if _has_fractions(tensor)]
+    if not any(flag.is_cuda for flag in flags):
+        return lambda: all(map(bool, flags))
+    answer = torch.empty(len(flags), dtype=torch.bool, pin_memory=True)
+    answer.copy_(torch.stack(flags), non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+
+    def is_finite() -> bool:
+        arrived.synchronize()
+        return bool(answer.all())
+
+    return is_finite
+
+
 def refuse_non_finite(
     outputs: Iterable[Any], batch: Batch, network: nn.Module, run: Callable[[Tensor], Any], views: Iterable[Tensor]
 ) -> None:
@@ -29,7 +50,7 @@ def refuse_non_finite(
     readable = (batch.index >= 0) & ~batch.broken
     for output, view in zip(outputs, views, strict=True):
         for tensor in tree_leaves(output):
-            if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or torch.isfinite(tensor).all():
+            if not _has_fractions(tensor) or torch.isfinite(tensor).all():
                 continue
             of_image = torch.isfinite(tensor).view(len(batch.index), -1).all(1).cpu()
             bad = (~of_image & readable).nonzero().flatten().tolist()
@@ -39,6 +60,10 @@ def refuse_non_finite(
                 raise CovpoolError(
                     f"the network gives NaN or inf for {name}: {_first_module(network, run, view[bad[:1]])}: {REMEDY}"
                 )
+
+
+def _has_fractions(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _first_module(network: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> str:

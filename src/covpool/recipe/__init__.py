@@ -17,6 +17,7 @@ from covpool.recipe._schema import Pool as Pool
 from covpool.recipe._schema import Precision as Precision
 from covpool.recipe._schema import Recipe as Recipe
 from covpool.recipe._schema import Schedule as Schedule
+from covpool.recipe._schema import Train as Train
 from covpool.recipe._schema import flat_settings as flat_settings
 from covpool.recipe._stages import ResolvedStage as ResolvedStage
 from covpool.recipe._stages import resolve_stages as resolve_stages

@@ -174,6 +174,8 @@ class Train(Settings):
     """Whether images and weights use the channels-last memory format."""
     compile: bool = False
     """Whether the network is compiled with torch.compile."""
+    graph: bool | Literal["auto"] = "auto"
+    """Whether steps are replayed as a CUDA graph, which takes the work off the host. "auto" does so where it works."""
     deterministic: bool = False
     """Whether only deterministic algorithms are used."""
     save_every: NonNegativeInt = 0

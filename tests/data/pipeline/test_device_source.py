@@ -18,7 +18,7 @@ from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _device_images as device_images
 from covpool.data.pipeline import _device_source as device_source
 from covpool.data.pipeline._batch import Batch
-from covpool.data.pipeline._decoded import DecodedImages
+from covpool.data.pipeline._decoded import DecodedImages, Decoding
 from covpool.data.pipeline._transforms import Crops
 
 SIZES = [(40, 32), (33, 60), (20, 20), (70, 31), (64, 64), (25, 97), (50, 50), (31, 31)]  # width, height
@@ -29,7 +29,8 @@ OPERATIONS = 110  # limit per group; on a GPU the host spends time on each, howe
 @pytest.fixture
 def images(tmp_path: Path) -> device_images.DeviceImages:
     paths = [trees.write_image(tmp_path / f"{i}.png", size=size, hue=i) for i, size in enumerate(SIZES)]
-    decoded = DecodedImages(Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES))), lambda image: image)
+    images = Images(paths, list(range(len(SIZES))), tuple(map(str, SIZES)))
+    decoded = DecodedImages(Decoding(images, lambda image: image))
     return device_images.DeviceImages(decoded, torch.device("cpu"))
 
 

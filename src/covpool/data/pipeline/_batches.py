@@ -13,6 +13,7 @@ from covpool._progress import OnProgress, discard
 from covpool.data._images import Images
 from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Batch, Source
+from covpool.data.pipeline._decoded import Decoding
 from covpool.data.pipeline._order import ALONE, Share, eval_order, train_order
 from covpool.data.pipeline._sources import Sources
 from covpool.data.pipeline._transforms import Crops
@@ -90,6 +91,17 @@ class TrainBatches(_Batches):
                 f"{self.share.world_size} processes) of {len(self.images)}: use a smaller train.batch_size"
             )
         return sources.training(self.seed)
+
+
+def decode_ahead(images: Images, augment: ResolvedAugment, data: Data) -> Decoding | None:
+    """Begin to decode a test set that will be cached; its `EvalBatches` wait for it. None if it is not cached.
+
+    Args:
+        images: Test set.
+        augment: How an image becomes an input.
+        data: How images are read and cached.
+    """
+    return Sources(images, augment, data, torch.device("cpu"), discard).decode_ahead()
 
 
 @dataclass(eq=False)

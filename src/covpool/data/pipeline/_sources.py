@@ -11,7 +11,7 @@ from covpool._progress import OnProgress
 from covpool.data._images import BrokenImage, Images
 from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Source
-from covpool.data.pipeline._decoded import DecodedImages, Prepare
+from covpool.data.pipeline._decoded import DecodedImages, Decoding
 from covpool.data.pipeline._device_images import DeviceImages
 from covpool.data.pipeline._device_source import DeviceSource
 from covpool.data.pipeline._loader import LoaderSource
@@ -61,6 +61,15 @@ class Sources:
             Samples(self._images_to_load(resized=True), transform, blank=blank), self._images, self._data, self._device
         )
 
+    def decode_ahead(self) -> Decoding | None:
+        """Begin to decode the images for `evaluation`, without waiting for them; None if it reads files."""
+        if self._data.cache == "none":
+            return None
+        ahead = self._ahead()
+        if self._how() not in ahead:
+            ahead[self._how()] = Decoding(self._images, resize(self._augment))
+        return ahead[self._how()]
+
     def _check_augment(self) -> None:
         if self._augment.randaugment:
             raise CovpoolError(
@@ -73,21 +82,30 @@ class Sources:
             return self._images
         caches, key = self._caches(resized, "ram")
         if key not in caches:
-            caches[key] = self._decoded(resize(self._augment) if resized else _unchanged)
+            caches[key] = self._decoded(resized=resized)
         return self._checked(caches[key])
 
     def _on_device(self) -> DeviceImages:
         caches, key = self._caches(True, self._device)
         if key not in caches:
-            caches[key] = DeviceImages(self._checked(self._decoded(resize(self._augment))), self._device)
+            caches[key] = DeviceImages(self._checked(self._decoded(resized=True)), self._device)
         return self._checked(caches[key])
 
     def _caches(self, resized: bool, where: object) -> tuple[dict[Any, Any], object]:
-        how = (self._augment.resize, self._augment.interpolation) if resized else None
-        return _CACHES.setdefault(self._images, {}), (how, where)
+        return _CACHES.setdefault(self._images, {}), (self._how() if resized else None, where)
 
-    def _decoded(self, prepare: Prepare) -> DecodedImages:
-        return DecodedImages(self._images, prepare, self._on_progress)
+    def _how(self) -> object:
+        return self._augment.resize, self._augment.interpolation
+
+    def _ahead(self) -> dict[Any, Decoding]:
+        """The sets that are being decoded ahead, by how their images are resized."""
+        ahead: dict[Any, Decoding] = _CACHES.setdefault(self._images, {}).setdefault("ahead", {})
+        return ahead
+
+    def _decoded(self, *, resized: bool) -> DecodedImages:
+        decoding = self._ahead().pop(self._how(), None) if resized else None
+        prepare = resize(self._augment) if resized else _unchanged
+        return DecodedImages(decoding or Decoding(self._images, prepare), self._on_progress)
 
     def _checked(self, cached: Cached) -> Cached:
         """Reject broken images if the recipe says so."""

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lightning.fabric import Fabric
-
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible
+from covpool.engine._fabric import Fabric
 from covpool.engine._same_split import check_same_split, split_of_weights
 from covpool.engine.evaluation._metrics import Part
+from covpool.engine.training._captured_step import report_not_captured, why_not_captured
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._log import Event
 from covpool.engine.training._lost_process import naming_lost_processes
@@ -28,7 +28,7 @@ from covpool.engine.training._stage import StageTraining
 from covpool.engine.training._state import STATE_FILE, load_state
 from covpool.engine.training._trained_on import check_same_data
 from covpool.io import is_checkpoint, read_checkpoint
-from covpool.recipe import Recipe, check_recipe, resolve_stages
+from covpool.recipe import Recipe, check_recipe, resolve_stages, total_steps
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,11 @@ def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resu
     _in_first_process(fabric, lambda: remove_partial_files(run) if resume else claim_run_folder(run, recipe))
     session.begin()
     try:
-        with StopRequests(session.report_stopping) as requests, reproducible(recipe.train.deterministic):
+        steps = total_steps(recipe, len(splits.train))
+        with (
+            StopRequests(session.report_stopping) as requests,
+            reproducible(recipe.train.deterministic, steps=steps),
+        ):
             if restored is None:
                 init_pool_from_data(session, requests)
             for stage in resolve_stages(recipe):
@@ -147,6 +151,9 @@ def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
         )
     if recipe.train.sync_norms and fabric.device.type != "cuda":
         raise CovpoolError("`train.sync_norms` works on GPUs only: leave it out")
+    reason = why_not_captured(fabric, recipe.train)
+    if recipe.train.graph is True and reason:
+        report_not_captured(recipe.train, reason)
 
 
 def _in_first_process(fabric: Fabric, act: Callable[[], None]) -> None:

@@ -46,6 +46,10 @@ class Meter:
             norms = squares.sqrt() * len(squares) / self._scale[0].abs()
             self.sums[3] += norms.sum().to(self.sums.dtype)
             self.sums[4] += len(squares)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradients of a micro-batch that was not finished."""
         self._squares.clear()
         self._scale.clear()
 

@@ -1,6 +1,7 @@
 """The optimizer of a training, on the parameters of the network that learn."""
 
 import torch
+from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.models import Network
@@ -41,4 +42,38 @@ def make_optimizer(network: Network, settings: Optimizer) -> torch.optim.Optimiz
 def set_lr(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set the learning rate of every group to its initial one times `factor`."""
     for group in optimizer.param_groups:
-        group["lr"] = group[BASE_LR] * factor
+        lr = group[BASE_LR] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+
+
+def can_be_captured(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a CUDA graph can hold the step: torch's SGD in its fused form, and torch's optimizers with `capturable`.
+
+    >>> from torch import nn
+    >>> can_be_captured(torch.optim.AdamW(nn.Linear(2, 2).parameters()))
+    True
+    """
+    groups = optimizer.param_groups
+    if type(optimizer) is torch.optim.SGD:
+        return not any(group["foreach"] or group["differentiable"] for group in groups)
+    is_torchs = type(optimizer).__module__.startswith("torch.optim.")
+    return is_torchs and all("capturable" in group for group in groups)
+
+
+def prepare_capture(optimizer: torch.optim.Optimizer) -> None:
+    """Let a CUDA graph hold the step of an optimizer. Its learning rates become tensors on the device.
+
+    Args:
+        optimizer: An optimizer that `can_be_captured`, with its parameters on the device.
+    """
+    for group in optimizer.param_groups:
+        group["fused" if "capturable" not in group else "capturable"] = True
+        group["lr"] = torch.tensor(float(group["lr"]), device=group["params"][0].device)
+    for parameter, state in optimizer.state.items():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(parameter.device, torch.float32)
+    # The steps before the capture are no mistake.
+    optimizer._warned_capturable_if_run_uncaptured = True

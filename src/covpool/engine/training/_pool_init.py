@@ -39,11 +39,13 @@ class _TrainFeatures:
 
     def __init__(self, session: Session, on_progress: OnProgress) -> None:
         self._session, self._on_progress, fabric = session, on_progress, session.fabric
+        train = session.recipe.train
+        parts = train.accumulate * fabric.world_size
         self._batches = EvalBatches(
             session.splits.train,
             session.augment,
             session.recipe.data,
-            batch_size=session.recipe.evaluate.batch_size or BATCH_SIZE,
+            batch_size=session.recipe.evaluate.batch_size or max(1, train.batch_size // parts),
             share=Share(fabric.world_size, fabric.global_rank),
             device=fabric.device,
             on_progress=on_progress,
@@ -53,7 +55,8 @@ class _TrainFeatures:
         network = self._session.network
         batches = with_progress(self._batches, "principal axes", self._on_progress)
         readable = select_rows(batches, lambda batch: (batch.index >= 0) & ~batch.broken)
-        for found in infer(network, readable, network.forward_features):
+        precision = self._session.recipe.train.precision  # with that of the training, cuDNN prepares its work once
+        for found in infer(network, readable, network.forward_features, precision=precision):
             yield found.outputs[0]
 
 

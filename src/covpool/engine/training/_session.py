@@ -1,13 +1,13 @@
 """What all stages of a training share: the network, the log, the evaluation, and the files of the run."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import cast
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -15,10 +15,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 import covpool
 from covpool._errors import CovpoolError, OutOfResourcesError
 from covpool._files import read_tensors
-from covpool.data.pipeline import EvalBatches, Share, data_split, preprocessing
+from covpool.data import Images
+from covpool.data.pipeline import Decoding, EvalBatches, Share, data_split, decode_ahead, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
-from covpool.engine._infer import compute_scores
+from covpool.engine._fabric import Fabric
+from covpool.engine._graphs import CapturedForward
+from covpool.engine._infer import capture_logits, compute_scores
 from covpool.engine.evaluation._metrics import Part, accuracies
 from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
@@ -28,6 +31,7 @@ from covpool.engine.training._log import Event, Log
 from covpool.engine.training._run_folder import BEST_CHECKPOINT
 from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, TrainingState, collect, save_state
 from covpool.engine.training._trained_on import describe_data
+from covpool.engine.training._writer import Writer
 from covpool.io import DataSplit, EvaluationSettings
 from covpool.models import Network, rebuild
 from covpool.recipe import Recipe
@@ -77,6 +81,9 @@ class Session:
         self._log: Log | None = None
         self.part: Part = "test" if splits.validation is None else "validation"  # evaluated after every epoch
         self._evaluated: dict[Part, EvalBatches] = {}
+        self._writer = Writer()
+        self._decoding: Decoding | None = None  # of that set
+        self._forward: CapturedForward | None = None  # of the evaluation
 
     def begin(self) -> None:
         """Open the log. A resumed log is cut back to the step of the restored state."""
@@ -98,9 +105,18 @@ class Session:
                 self._log.write(complete)
             self._on_event(complete)
 
+    def decode_evaluated_set(self) -> None:
+        """Begin to decode the images that are evaluated after every epoch, for their cache, beside the training."""
+        if not self._evaluated and self._decoding is None:
+            self._decoding = decode_ahead(self._images(self.part), self.augment, self.recipe.data)
+
     def close(self) -> None:
+        """Stop decoding, and end the writing of files."""
+        if self._decoding is not None:
+            self._decoding.stop()
         if self._log is not None:
             self._log.close()
+        self._writer.close()
 
     def score(self, part: Part, model: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
         """Compute the logits and targets of the validation or test set, with the averaged weights if there are any.
@@ -144,11 +160,9 @@ class Session:
     def _score(self, part: Part, network: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
         settings = self.recipe.evaluate
         size = settings.batch_size or max(1, batch_size // settings.crops)
-        images = self.splits.validation if part == "validation" else self.splits.test
-        assert images is not None
         if part not in self._evaluated:
             self._evaluated[part] = EvalBatches(
-                images,
+                self._images(part),
                 self.augment,
                 self.recipe.data,
                 batch_size=size,
@@ -157,14 +171,28 @@ class Session:
                 device=self.fabric.device,
                 on_progress=self.report_caching,
             )
+        if self._forward is None or self.is_sharded:
+            self._forward = capture_logits(network)
         batches = self.broken[part].watch(self._evaluated[part])
         precision = self.recipe.train.precision
         try:
-            return compute_scores(network, batches, flip=settings.flip, precision=precision, fabric=self.fabric)
+            return compute_scores(
+                network,
+                batches,
+                flip=settings.flip,
+                precision=precision,
+                fabric=self.fabric,
+                forward=self._forward,
+            )
         except torch.OutOfMemoryError as error:
             raise OutOfResourcesError(
                 f"out of memory in the evaluation: set evaluate.batch_size below {size}"
             ) from error
+
+    def _images(self, part: Part) -> Images:
+        images = self.splits.validation if part == "validation" else self.splits.test
+        assert images is not None
+        return images
 
     def report_caching(self, what: str, done: int, count: int) -> None:
         self.emit({"event": "caching", "what": what, "done": done, "count": count}, logged=False)
@@ -235,8 +263,10 @@ class Session:
             architecture = self.network.architecture
             stored = None if architecture is None else asdict(architecture)
             recipe = self.recipe.model_dump(mode="json")
-            state = TrainingState(self.position, tensors, stored, self._data_at_start, recipe)
-            save_state(self.run / STATE_FILE, state)
+            state = TrainingState(deepcopy(self.position), tensors, stored, self._data_at_start, recipe)
+            write = partial(save_state, self.run / STATE_FILE, state)
+            # The tensors of a GPU are copies, which the next steps do not change.
+            self._writer.submit(write) if self.fabric.device.type == "cuda" else write()
 
     @cached_property
     def _data(self) -> DataSplit:

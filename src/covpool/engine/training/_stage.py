@@ -12,11 +12,13 @@ from torch import nn
 from covpool._errors import CovpoolError
 from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
+from covpool.engine._graphs import Graphs
 from covpool.engine.evaluation._metrics import accuracies, named_by_part
 from covpool.engine.training._build import count_learning, freeze, set_training
+from covpool.engine.training._captured_step import report_not_captured, why_not_captured
 from covpool.engine.training._interrupt import StopRequests
 from covpool.engine.training._meter import NAMES, Meter, means
-from covpool.engine.training._optimizer import make_optimizer, set_lr
+from covpool.engine.training._optimizer import BASE_LR, make_optimizer, prepare_capture, set_lr
 from covpool.engine.training._run_folder import BEST_CHECKPOINT, LAST_CHECKPOINT
 from covpool.engine.training._schedule import lr_factor
 from covpool.engine.training._session import Session
@@ -57,22 +59,38 @@ class StageTraining:
                 f"`train.batch_size` must be at most the {self.images} training images; got "
                 f"{self.settings.batch_size}: use a smaller one"
             )
+        session.decode_evaluated_set()
         self._set_up()
 
     def _set_up(self) -> None:
         network = self.session.network
         freeze(network, self.settings.freeze)
+        for module in network.modules():
+            if isinstance(module, nn.Hardtanh):  # also ReLU6; in place, autograd would copy its input first
+                module.inplace = False
         optimizer = make_optimizer(network, self.recipe.optimizer)
         compiled = cast(nn.Module, torch.compile(network)) if self.settings.compile else network
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
         self.session.wrapped = self.model._forward_module if self.session.is_sharded else network
         self.meter = Meter(network.pool, self.fabric.device)
-        self.stepper = Stepper(self.fabric, self.model, self.optimizer, self.meter, self.recipe)
         if self.session.tensors:
             wrapped, is_sharded = self.session.wrapped, self.session.is_sharded
             restore(self.session.tensors, wrapped, optimizer, ema=self.session.ema, is_sharded=is_sharded)
             self.fabric.strategy.precision.load_state_dict(self.session.tensors["scaler"])
             self.session.tensors = {}
+        graphs, ema = self._graphs(optimizer), self.session.ema
+        self.stepper = Stepper(self.fabric, self.model, self.optimizer, self.meter, self.recipe, ema=ema, graphs=graphs)
+
+    def _graphs(self, optimizer: torch.optim.Optimizer) -> Graphs | None:
+        """Prepare the capture of the step, if the recipe asks for it and the step can be captured."""
+        if self.settings.graph is False:
+            return None
+        reason = why_not_captured(self.fabric, self.settings, optimizer)
+        if reason:
+            report_not_captured(self.settings, reason, is_usual=self.fabric.device.type != "cuda")
+            return None
+        prepare_capture(optimizer)
+        return Graphs(self.fabric.device)
 
     def run(self) -> None:
         """Run the epochs of the stage that are left."""
@@ -83,6 +101,7 @@ class StageTraining:
             while self.position.epoch < self.stage.end:
                 self._run_epoch()
         finally:
+            self.stepper.runner.close()
             self.meter.close()
 
     def _run_epoch(self) -> None:
@@ -116,10 +135,9 @@ class StageTraining:
 
     def _step(self, batches: Iterator[Batch]) -> None:
         position = self.position
-        set_lr(self.optimizer, self._lr_factor())
+        self._factor = self._lr_factor()
+        set_lr(self.optimizer, self._factor)
         self.session.broken["train"].note(self.stepper.step(batches, position.step))
-        if self.session.ema is not None:
-            self.session.ema.update_parameters(self.session.network)
         position.step += 1
         position.step_in_epoch += 1
         self.session.emit({"event": "tick", "epoch": position.epoch + 1}, logged=False)
@@ -136,7 +154,7 @@ class StageTraining:
         seconds, waited = (now - before for now, before in zip(times, position.logged_times, strict=True))
         images = sums[NAMES.index("images")] - position.logged[NAMES.index("images")]
         speed = {"images_per_s": images / seconds, "compute_images_per_s": images / max(seconds - waited, 1e-9)}
-        lr = self.optimizer.param_groups[0]["lr"]
+        lr = self.optimizer.param_groups[0][BASE_LR] * self._factor
         found = means(sums, position.logged)
         self.session.emit({"event": "step", "epoch": position.epoch + 1, **found, "lr": lr, **speed})
         position.logged, position.logged_times = sums, times

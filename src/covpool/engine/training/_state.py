@@ -128,7 +128,7 @@ def collect(
         scaler: State of the loss scaling of half precision.
     """
     averaged: dict[str, Tensor] = {} if ema is None else {k: v.cpu() for k, v in ema.state_dict().items()}
-    with _without_dtypes(optimizer):
+    with _plain_options(optimizer):
         optimizer_state = get_optimizer_state_dict(network, optimizer, options=WHOLE)
     return {
         "model": get_model_state_dict(network, options=WHOLE),
@@ -176,15 +176,21 @@ def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: tor
 
 
 @contextmanager
-def _without_dtypes(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Remove options that torch's state dicts cannot hold; the recipe sets them again."""
+def _plain_options(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Replace options that belong to this machine or that torch's state dicts cannot hold; the recipe sets them again.
+
+    Those are dtypes, the fused and capturable forms of a step, and learning rates on the device.
+    """
     groups = optimizer.param_groups
-    dtypes = [{key: value for key, value in group.items() if isinstance(value, torch.dtype)} for group in groups]
-    for group, found in zip(groups, dtypes, strict=True):
-        for key in found:
-            del group[key]
+    before = [dict(group) for group in groups]
+    for group in groups:
+        for key, value in list(group.items()):
+            if isinstance(value, torch.dtype) or key in ("fused", "capturable"):
+                del group[key]
+            elif isinstance(value, Tensor):
+                group[key] = value.item()
     try:
         yield
     finally:
-        for group, found in zip(groups, dtypes, strict=True):
-            group.update(found)
+        for group, saved in zip(groups, before, strict=True):
+            group.update(saved)

@@ -4,13 +4,16 @@ import random
 from collections.abc import Iterator
 
 import torch
-from lightning.fabric import Fabric
-from lightning.fabric.wrappers import _FabricModule
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import AveragedModel
 
 from covpool._errors import OutOfResourcesError
 from covpool.data.pipeline import Batch, seed_of
+from covpool.engine._fabric import Fabric, FabricModule
+from covpool.engine._graphs import Graphs
+from covpool.engine.training._average import update_average
+from covpool.engine.training._captured_step import StepRunner
 from covpool.engine.training._memory import advice, largest_that_fits, try_step
 from covpool.engine.training._meter import Meter
 from covpool.engine.training._mixing import make_mix
@@ -27,20 +30,26 @@ class Stepper:
         optimizer: The optimizer as Fabric wraps it.
         meter: Counts losses and hits.
         recipe: The recipe of the stage.
+        ema: The copy with averaged weights, if there is one.
+        graphs: Captures the step as a CUDA graph; None = never.
     """
 
     def __init__(
         self,
         fabric: Fabric,
-        model: _FabricModule,
+        model: FabricModule,
         optimizer: torch.optim.Optimizer,
         meter: Meter,
         recipe: Recipe,
+        *,
+        ema: AveragedModel | None = None,
+        graphs: Graphs | None = None,
     ) -> None:
         self.fabric, self.model, self.optimizer, self.meter, self.recipe = fabric, model, optimizer, meter, recipe
-        self.network = model.module
+        self.ema, self.network = ema, model.module
         assert isinstance(self.network, Network)
         self._mix = make_mix(recipe.augment, self.network.num_classes)
+        self.runner = StepRunner(self._backward, self._update, self._reset, graphs, recipe.train)
 
     def step(self, batches: Iterator[Batch], number: int) -> list[int]:
         """Run one step and return the numbers of its images that could not be read.
@@ -56,19 +65,19 @@ class Stepper:
         raise OutOfResourcesError(self._explain())  # outside of `except`, the tensors of the failed step are freed
 
     def _step(self, batches: Iterator[Batch], number: int) -> list[int]:
-        settings, broken = self.recipe.train, []
-        for i in range(settings.accumulate):
+        accumulate, broken = self.recipe.train.accumulate, []
+        self.runner.begin()
+        for i in range(accumulate):
             self._batch = next(batches)
             broken += self._batch.index[self._batch.broken].tolist()
             self._seed(number, i)
-            with self.fabric.no_backward_sync(self.model, enabled=i + 1 < settings.accumulate):
-                self._backward(self._batch)
-        if settings.clip_norm:
-            self.fabric.clip_gradients(
-                self.model, self.optimizer, max_norm=settings.clip_norm, error_if_nonfinite=False
-            )
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+            x, y = self._batch.x, self._batch.y
+            x, y = (x, y) if self._mix is None else self._mix(x, y)
+            with self.fabric.no_backward_sync(self.model, enabled=i + 1 < accumulate):
+                self.runner.backward(i, x, y)
+        self.runner.update()
+        if self.ema is not None:
+            self.ema.n_averaged += 1
         return broken
 
     def _seed(self, number: int, i: int) -> None:
@@ -76,18 +85,27 @@ class Stepper:
         torch.manual_seed(seed)
         random.seed(seed)
 
-    def _backward(self, batch: Batch) -> None:
-        x, y = self._inputs(batch.x, batch.y)
+    def _backward(self, x: Tensor, y: Tensor) -> None:
+        if self.recipe.train.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         logits = self.model(x)
         loss = self._loss(logits, y)
         self.meter.add(loss, logits, y)
         self.fabric.backward(loss / self.recipe.train.accumulate)
         self.meter.finish()
 
-    def _inputs(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if self.recipe.train.channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
-        return (x, y) if self._mix is None else self._mix(x, y)
+    def _update(self) -> None:
+        limit = self.recipe.train.clip_norm
+        if limit:
+            self.fabric.clip_gradients(self.model, self.optimizer, max_norm=limit, error_if_nonfinite=False)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.ema is not None:
+            update_average(self.ema, self.network)
+
+    def _reset(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.meter.clear()
 
     def _loss(self, logits: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(logits.float(), y, label_smoothing=self.recipe.train.label_smoothing)
