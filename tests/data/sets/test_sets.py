@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.io
 import torchvision.datasets as tv
 
 import trees
@@ -141,3 +143,57 @@ def test_inat2018_keeps_the_ids_of_the_test_images(tmp_path: Path) -> None:
         '[{"id": 2, "name": "b"}, {"id": 0, "name": "c"}, {"id": 1, "name": "a"}]'
     )
     assert open_data(Data(name="inat2018", root=root)).train.classes == ("c", "a", "b")
+
+
+@pytest.mark.parametrize("truth", ["devkit", "kaggle"])
+def test_imagenet_with_a_flat_val(truth: str, tmp_path: Path) -> None:
+    """The numbers of the development kit are not in the order of the synsets."""
+    root = trees.make_imagenet(tmp_path, names=False)
+    expected = open_data(Data(name="imagenet", root=str(root)))
+    synsets = sorted(path.name for path in (root / "val").iterdir())
+    images = sorted((path.name, path.parent.name) for path in (root / "val").rglob("*.JPEG"))
+    images = [(f"ILSVRC2012_val_{number:08}.JPEG", synset) for number, (_, synset) in enumerate(images, 1)]
+    for path, (name, _) in zip(sorted((root / "val").rglob("*.JPEG")), images, strict=True):
+        path.rename(root / "val" / name)
+    for synset in synsets:
+        (root / "val" / synset).rmdir()
+    with pytest.raises(ValueError, match=r"must contain ILSVRC2012_devkit_t12/data .* or LOC_val_solution.csv"):
+        open_data(Data(name="imagenet", root=str(root)))
+    if truth == "kaggle":
+        rows = [f"{Path(name).stem},{synset} 1 2 3 4" for name, synset in images]
+        (root / "LOC_val_solution.csv").write_text("\n".join(["ImageId,PredictionString", *rows]))
+    else:
+        order = [*reversed(synsets), "n00001740"]  # the last is above the classes
+        kind = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("num_children", "O")]
+        meta = [(i, synset, f"fish {synset}, Piscis", 3 * (i > 3)) for i, synset in enumerate(order, 1)]
+        folder = root / "ILSVRC2012_devkit_t12" / "data"
+        folder.mkdir(parents=True)
+        scipy.io.savemat(folder / "meta.mat", {"synsets": np.array(meta, dtype=kind)[:, None]})
+        numbers = [str(order.index(synset) + 1) for _, synset in images]
+        (folder / "ILSVRC2012_validation_ground_truth.txt").write_text("\n".join(numbers))
+    found = open_data(Data(name="imagenet", root=str(root)))
+    assert found.test.targets == expected.test.targets and listed(found.train) == listed(expected.train)
+    assert found.test.classes == (tuple(synsets) if truth == "kaggle" else tuple(f"fish {s}" for s in synsets))
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_places365_in_its_easy_format(above: bool, tmp_path: Path) -> None:
+    root = trees.make_folder(tmp_path / "places365_standard", classes=3)
+    (root / "test").rename(root / "val")
+    (root / "train.txt").write_text("class0/x.jpg\n")
+    found = open_data(Data(name="places365", root=str(tmp_path if above else root)))
+    assert found.train.classes == found.test.classes == ("class0", "class1", "class2")
+    assert all("val" in path.parts for path in found.test.paths)
+
+
+def test_cars_in_their_first_release(tmp_path: Path) -> None:
+    kind = [(name, "O") for name in ("relative_im_path", "class", "test")]
+    rows = [(f"car_ims/{n + 1:06}.jpg", n % 3 + 1, n // 3 % 2) for n in range(12)]
+    for name, *_ in rows:
+        trees.write_image(tmp_path / name)
+    classes = np.array([f"Make Model {c}" for c in range(3)], dtype=object)
+    contents = {"annotations": np.array(rows, dtype=kind)[None], "class_names": classes[None]}
+    scipy.io.savemat(tmp_path / "cars_annos.mat", contents)
+    found = open_data(Data(name="cars", root=str(tmp_path)))
+    assert (len(found.train), len(found.test), found.train.classes[0]) == (6, 6, "Make Model 0")
+    assert listed(found.test) == [(str(tmp_path / name), number - 1) for name, number, test in rows if test]

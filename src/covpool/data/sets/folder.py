@@ -20,7 +20,7 @@ def read(root: Path, data: Data) -> Subsets:
     """
     split = random_split(root, data)
     if split is not None:
-        images = _list_images(root)
+        images = list_images(root)
         if not len(images):
             raise CovpoolError(f"the folders in {root} must have images; they have none: {describe_folder(root)}")
         return split_at_random(images, root, split)
@@ -30,7 +30,7 @@ def read(root: Path, data: Data) -> Subsets:
             f"{root} must contain the folder train and one of test and val, or one folder of images per class; "
             f"{describe_folder(root)}"
         )
-    subsets = {subset: _list_images(root / subset) for subset in found}
+    subsets = {subset: list_images(root / subset) for subset in found}
     for subset in found[1:]:
         _check_same(root / "train", set(subsets["train"].classes), root / subset, set(subsets[subset].classes))
     return subsets
@@ -55,7 +55,7 @@ def _holds_only_files(folder: Path) -> bool:
     return bool(contents) and all(path.is_file() for path in contents)
 
 
-def _list_images(folder: Path) -> Images:
+def list_images(folder: Path) -> Images:
     """The images of a folder of class folders, in torchvision's order: by class, then by folder, then by name."""
     classes = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
     if not classes:

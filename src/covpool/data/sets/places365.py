@@ -2,15 +2,18 @@
 
 root/categories_places365.txt, places365_train_standard.txt and places365_val.txt; images in data_256_standard or
 data_large_standard (torchvision's names), or data_256 or data_large (the archives' names), and val_256 or val_large.
+Or the archive "easyformat": places365_standard/train/CLASS/IMAGE and places365_standard/val/CLASS/IMAGE.
 """
 
 from pathlib import Path
 
 from covpool._errors import CovpoolError
 from covpool.data._settings import Data
+from covpool.data.sets import folder
 from covpool.data.sets._layout import Subsets, describe_folder, find_root
 from covpool.data.sets._lists import make_images, number_classes, parse_lines
 
+ARCHIVE = "places365_standard"
 CATEGORIES = "categories_places365.txt"
 LISTS = {"train": "places365_train_standard.txt", "val": "places365_val.txt"}
 FOLDERS = {
@@ -21,7 +24,10 @@ FOLDERS = {
 
 def read(root: Path, data: Data) -> Subsets:
     """train and val; the classes of the test images are not public."""
-    root = find_root(root, "places365_standard", CATEGORIES, *LISTS.values())
+    inside = root / ARCHIVE if (root / ARCHIVE).is_dir() else root
+    if all((inside / subset).is_dir() for subset in LISTS):
+        return folder.read(inside, data)
+    root = find_root(root, ARCHIVE, CATEGORIES, *LISTS.values())
     categories = dict(parse_lines(root / CATEGORIES, _parse_category, "the name and the number of a category"))
     position = number_classes(sorted(categories))
     classes = tuple(categories[number].split("/", 2)[-1] for number in position)  # "/a/airfield" -> "airfield"
