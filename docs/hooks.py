@@ -1,11 +1,75 @@
-"""Hook of mkdocs: adds the page of every pooling method to the navigation."""
+"""Hooks of mkdocs: the navigation of the pools' pages, the names of the reference, and mathematics as MathML."""
 
+import ast
+import html
+import importlib
+import inspect
+import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from latex2mathml.converter import convert
+
+import covpool
+
+MATHS = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Append a section with all pages of docs/methods."""
+    """List all pages of docs/methods in the section "Pools" of the navigation."""
     pages = sorted((Path(config["docs_dir"]) / "methods").glob("*.md"))
-    config["nav"].append({"Methods": [{page.stem: f"methods/{page.name}"} for page in pages]})
+    pools = next(section["Pools"] for section in config["nav"] if "Pools" in section)
+    pools.extend({page.stem: f"methods/{page.name}"} for page in pages)
     return config
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the comment "names of covpool.ops" by the documentation of everything that the package exports."""
+    return re.sub(r"<!-- names of ([\w.]+) -->", lambda found: "\n\n".join(entries(found[1])), markdown)
+
+
+def entries(package: str) -> list[str]:
+    """Return the directives of mkdocstrings for the names of a package, each with the anchor "package.name"."""
+    module = importlib.import_module(package)
+    found = []
+    for name in exported(module):
+        value = getattr(module, name)
+        if isinstance(value, ModuleType) or (package != "covpool" and name in covpool.__all__):
+            found.append(_elsewhere(package, name, value))
+            continue
+        home = getattr(value, "__module__", None) or package
+        path = f"{home}.{name}" if home.startswith("covpool") else f"{package}.{name}"
+        found.append(f'<span id="{package}.{name}"></span>\n\n::: {path}')
+    return found
+
+
+def _elsewhere(package: str, name: str, value: Any) -> str:
+    """Return a heading for a module, or for a name that the page of covpool describes."""
+    what = (
+        inspect.getdoc(value) if isinstance(value, ModuleType) else f"See [covpool.{name}](covpool.md#covpool.{name})."
+    )
+    page = f" [Its names]({name}.md)." if package == "covpool" else ""
+    return f'## {name} {{ id="{package}.{name}" }}\n\n{what}{page}'
+
+
+def exported(module: ModuleType) -> list[str]:
+    """Return the names that a package imports under their own name, `from x import a as a`, in its order."""
+    imports = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.ImportFrom)]
+    return [alias.name for node in imports for alias in node.names if alias.asname == alias.name]
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Replace the LaTeX that pymdownx.arithmatex has marked, and let wide tables scroll."""
+    content = re.sub(r"<table>.*?</table>", r'<div class="table">\g<0></div>', content, flags=re.DOTALL)
+    return MATHS.sub(lambda found: mathml(html.unescape(found[2]), display=found[1] == "div"), content)
+
+
+def mathml(latex: str, *, display: bool) -> str:
+    """Return a formula as MathML.
+
+    Args:
+        latex: The formula, without dollar signs.
+        display: Whether it stands on a line of its own.
+    """
+    return convert(latex.strip(), display="block" if display else "inline")

@@ -15,8 +15,8 @@ def test_the_navigation_lists_the_page_of_every_pool() -> None:
     specification = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
     hooks = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(hooks)
-    config = hooks.on_config({"docs_dir": str(ROOT / "docs"), "nav": []})
-    assert config["nav"] == [{"Methods": [{name: f"methods/{name}.md"} for name in sorted(covpool.list_pools())]}]
+    config = hooks.on_config({"docs_dir": str(ROOT / "docs"), "nav": [{"Pools": []}]})
+    assert config["nav"] == [{"Pools": [{name: f"methods/{name}.md"} for name in sorted(covpool.list_pools())]}]
     text = (ROOT / "mkdocs.yml").read_text()
     assert "- docs/hooks.py" in text and "methods/" not in text
 
