@@ -36,7 +36,7 @@ def powm_power_iteration(
         iterations: Steps of each power iteration; at least 2 for r > 1.
         eps: Number that keeps the division finite, in the unit of a^(1 - alpha); 1e-5 as in the released code.
 
-    Shape: (..., m, n), (n,) -> (..., m, n). Zero gives zero.
+    Shape: (..., m, n), (n,) -> (..., m, n). Zero gives zero, and so does a matrix of subnormal numbers.
 
     Reference: Xie et al., "SoT: Delving Deeper into Classification Head for Transformer", fast approximate svPN.
 
@@ -50,6 +50,9 @@ def powm_power_iteration(
         raise CovpoolError(
             f"`a` must have shape (..., m, n) and `start` (n,); got {tuple(a.shape)} and {tuple(start.shape)}"
         )
+    # Below the normal numbers, quotients by a norm overflow in the derivative; such a matrix counts as zero.
+    largest = a.detach().abs().amax((-2, -1), keepdim=True)
+    a = torch.where(largest < torch.finfo(a.dtype).tiny, 0, a)
     total = torch.zeros_like(a)
     for _ in range(rank):
         v = start.to(a.dtype).unsqueeze(-1).expand(*a.shape[:-2], -1, -1)
