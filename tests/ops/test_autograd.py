@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import covpool.ops  # noqa: F401  (brings every Function)
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, is_eager
 from ops.oracles import randn
 
 called: list[str] = []
@@ -80,3 +81,19 @@ def test_every_function_names_the_arguments_of_its_forward() -> None:
     for function in (function for function in found if function.__name__.removesuffix("Eager") == function.__name__):
         kinds = {parameter.kind for parameter in inspect.signature(function.forward).parameters.values()}
         assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD}, function
+
+
+def test_ordinary_tensors_outside_every_transform_and_mode_are_eager() -> None:
+    class Subclass(Tensor):
+        pass
+
+    x = randn(2)
+    assert is_eager(x, None, torch.nn.Parameter(x), x.clone().requires_grad_())
+    assert not is_eager(x, x.as_subclass(Subclass))
+    found = []
+    torch.vmap(lambda row: found.append(is_eager(row)) or row)(x)
+    with FlopCounterMode(display=False):
+        found.append(is_eager(x))
+    torch.jit.trace(lambda x: found.append(is_eager(x)) or x, x, check_trace=False)
+    assert found == [False, False, False]
+    assert torch.compile(lambda x: x + is_eager(x), fullgraph=True, backend="eager")(x).equal(x)

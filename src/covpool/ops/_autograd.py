@@ -16,16 +16,17 @@ from covpool._errors import UnsupportedError
 
 # Private to torch. A release without them takes the longer way everywhere.
 _transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_tracing = getattr(torch._C, "_get_tracing_state", lambda: True)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _NOT_DEFINED = staticmethod(torch.autograd.Function.setup_context)
 
 
 def is_eager(*tensors: Tensor | None) -> bool:
-    """Whether these are ordinary tensors outside compilation, torch.func and dispatch modes.
+    """Whether these are ordinary tensors outside compilation, tracing, torch.func and dispatch modes.
 
     Kernels may then be launched without torch's dispatcher, which takes longer than the launches.
     """
-    if torch.compiler.is_compiling() or _transformed() or _dispatch_modes():
+    if torch.compiler.is_compiling() or _tracing() or _transformed() or _dispatch_modes():
         return False
     return all(t is None or type(t) is Tensor or type(t) is nn.Parameter for t in tensors)
 
