@@ -13,10 +13,14 @@ from covpool.cli._interrupt import Interrupts
 from covpool.recipe import to_toml
 from tiny import Process, make_tree, start, tiny_recipe
 
-# Stops as a training does, then hangs in its clean-up, as a library's threads may.
+# Stops as a training with a worker does, then hangs in its clean-up, as a library's threads may.
 HANGING = """
-import time
+import multiprocessing, signal, time
 from covpool.cli._interrupt import interrupts
+def work():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(60)
+multiprocessing.get_context("fork").Process(target=work).start()
 interrupts.install()
 on_event = interrupts.watching(print)
 try:
@@ -41,7 +45,7 @@ def test_the_second_ends_a_program_that_hangs() -> None:
         while expected not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)  # until the worker, which has the same output, has ended too
     assert process.returncode == 130 and errors.split() == ["stopped"]
 
 

@@ -1,5 +1,6 @@
 """Ctrl-C on the command line: the first one stops a command, the next one ends the program at once."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -24,7 +25,8 @@ class Interrupts:
         self._process = os.getpid()
 
     def install(self) -> None:
-        """Handle Ctrl-C from here on, unless the program was told to ignore it."""
+        """Handle Ctrl-C in this process from here on, unless the program was told to ignore it."""
+        self.asked, self._process = False, os.getpid()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self)
 
@@ -48,6 +50,8 @@ class Interrupts:
         if os.getpid() == self._process:
             cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
             os.write(2, f"{cursor}\nstopped\n".encode())
+            for worker in multiprocessing.active_children():  # an orphan would complain that its parent is gone
+                worker.kill()
         os._exit(INTERRUPTED)
 
 
