@@ -7,7 +7,7 @@ from pathlib import Path
 from covpool import __version__
 from covpool.cli.app import COMMANDS, GROUPS
 
-HEAVY = {"torch", "numpy", "timm", "torchvision", "lightning", "matplotlib"}
+HEAVY = {"torch", "numpy", "timm", "torchvision", "lightning_fabric", "matplotlib"}
 
 
 def covpool(*arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:

@@ -109,7 +109,7 @@ def _train(planned: "list[PaperTraining]", console: Console) -> None:
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("`covpool paper` trains in one process: run the commands of --dry-run under torchrun")
-    require("lightning.fabric", "train")
+    require("lightning_fabric", "train")
     from covpool.engine.training import Stopped
     from covpool.studies.paper import run_trainings
 

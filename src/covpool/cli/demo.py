@@ -37,7 +37,7 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
     """
     from covpool._check import require
 
-    for module, extra in (("lightning.fabric", "train"), ("torchvision", "models"), ("matplotlib", "plots")):
+    for module, extra in (("lightning_fabric", "train"), ("torchvision", "models"), ("matplotlib", "plots")):
         require(module, extra)
     from covpool.demo import (
         CLAIMED,

@@ -15,7 +15,7 @@ OPTIONAL = {
     "torchvision": "backbones, transforms (models)",
     "safetensors": "checkpoints (models)",
     "matplotlib": "plots (plots)",
-    "lightning": "training (train)",
+    "lightning-fabric": "training (train)",
     "scikit-learn": "linear SVMs (train)",
     "jinja2": "reports (train)",
     "tensorboard": "learning curves (train)",

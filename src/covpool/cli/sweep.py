@@ -42,7 +42,7 @@ def command(
         raise CovpoolError("a sweep runs in one process: under torchrun call `covpool train` once per setting")
     from covpool._check import require
 
-    require("lightning.fabric", "train")
+    require("lightning_fabric", "train")
     from covpool.studies.sweep import plan
 
     folder = out or Path("runs", f"{Path(recipe).stem}-sweep")

@@ -2,7 +2,6 @@
 
 import os
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,8 +46,7 @@ def command(
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return
-    if find_spec("lightning") is None:  # importing all of it takes seconds
-        require("lightning", "train")
+    require("lightning_fabric", "train")
     from covpool.engine import leave_processes
     from covpool.engine.training import Stopped, train
 
@@ -84,7 +82,7 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
     from covpool._check import require
     from covpool.recipe import RECIPE_FILE, read_recipe
 
-    require("lightning.fabric", "train")
+    require("lightning_fabric", "train")
     from covpool.engine.training import CHANGEABLE
 
     for setting in settings:

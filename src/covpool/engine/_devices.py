@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.fsdp import FSDPStrategy
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from covpool._check import check_choice
 from covpool._errors import CovpoolError
-from covpool.engine._fabric import Fabric, FSDPStrategy, MisconfigurationException
 from covpool.recipe import Devices, Precision
 
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -38,7 +40,7 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
     if torch.distributed.is_torchelastic_launched():
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // count
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it announces what the recipe says
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces what the recipe says
     try:
         return Fabric(
             accelerator=devices.accelerator,

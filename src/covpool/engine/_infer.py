@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from covpool._progress import OnProgress
 from covpool.data.pipeline import Batch, EvalBatches
 from covpool.engine._devices import autocast, gathered
-from covpool.engine._fabric import Fabric
 from covpool.engine._finite_outputs import refuse_non_finite, start_finite_check
 from covpool.engine._graphs import CapturedForward
 from covpool.recipe import Precision

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 
 import covpool
 from covpool.data.pipeline import EvalBatches

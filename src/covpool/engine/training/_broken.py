@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 import torch
+from lightning_fabric import Fabric
 
 from covpool.data import Images
 from covpool.data.pipeline import Batch
 from covpool.engine._devices import summed
-from covpool.engine._fabric import Fabric
 
 
 class BrokenImages:

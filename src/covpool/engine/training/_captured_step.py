@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.engine._devices import is_sharded
-from covpool.engine._fabric import Fabric
 from covpool.engine._graphs import CannotCaptureError, Graphs
 from covpool.engine.training._optimizer import can_be_captured
 from covpool.recipe import Train

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lightning_fabric import Fabric
+
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible
-from covpool.engine._fabric import Fabric
 from covpool.engine._same_split import check_same_split, split_of_weights
 from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._captured_step import report_not_captured, why_not_captured

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 
 from covpool._errors import CovpoolError
 

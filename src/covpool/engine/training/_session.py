@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -19,7 +20,6 @@ from covpool.data import Images
 from covpool.data.pipeline import Decoding, EvalBatches, Share, data_split, decode_ahead, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
-from covpool.engine._fabric import Fabric
 from covpool.engine._graphs import CapturedForward
 from covpool.engine._infer import capture_logits, compute_scores
 from covpool.engine.evaluation._metrics import Part, accuracies

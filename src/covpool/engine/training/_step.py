@@ -4,13 +4,14 @@ import random
 from collections.abc import Iterator
 
 import torch
+from lightning_fabric import Fabric
+from lightning_fabric.wrappers import _FabricModule
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
 from covpool._errors import OutOfResourcesError
 from covpool.data.pipeline import Batch, seed_of
-from covpool.engine._fabric import Fabric, FabricModule
 from covpool.engine._graphs import Graphs
 from covpool.engine.training._average import update_average
 from covpool.engine.training._captured_step import StepRunner
@@ -37,7 +38,7 @@ class Stepper:
     def __init__(
         self,
         fabric: Fabric,
-        model: FabricModule,
+        model: _FabricModule,
         optimizer: torch.optim.Optimizer,
         meter: Meter,
         recipe: Recipe,
