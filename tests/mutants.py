@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,9 +167,19 @@ def try_mutant(mutant: Mutant, copy: Path) -> bool:
     text = changed.read_text()
     try:
         changed.write_text(mutant.apply(text))
-        return any(fails(tests, copy) for tests in tests_of(mutant.file))
+        failing = next((tests for tests in tests_of(mutant.file) if fails(tests, copy)), None)
     finally:
         changed.write_text(text)
+    if failing is not None:
+        _check_unchanged(tuple(failing), copy)
+    return failing is not None
+
+
+@cache
+def _check_unchanged(tests: tuple[str, ...], copy: Path) -> None:
+    """Stop if tests fail without a change: they would find every mutant."""
+    if fails(list(tests), copy):
+        sys.exit(f"these tests fail on the unchanged source: {' '.join(tests)}")
 
 
 def main() -> None:
