@@ -44,7 +44,7 @@ TIMM: dict[str, Expected] = {
     "cspresnet50": Expected(1024, stride="stages.3.conv_down.conv"),
     "repvgg_a0": Expected(1280, stride="stages.3.0.conv_1x1.conv"),
     "xception41": Expected(2048, stride="blocks.11.shortcut.conv"),
-    "inception_v3": Expected(2048, stride="kept"),
+    "inception_v3": Expected(2048, stride="Mixed_7a"),
     "inception_v4": Expected(1536, stride="features.18.branch2"),
     "hrnet_w18_small": Expected(2048, stride="kept"),
     # small networks
@@ -74,8 +74,8 @@ TIMM: dict[str, Expected] = {
     "xcit_nano_12_p16_224": Expected(128, layout="tokens", prefix=1, stride="none"),
     "mixer_s32_224": Expected(512, layout="tokens", stride="none"),
     "convmixer_768_32": Expected(768, stride="none"),
-    "swin_tiny_patch4_window7_224": Expected(768, layout="channels_last", stride="kept"),
-    "swinv2_tiny_window8_256": Expected(768, layout="channels_last", stride="kept"),
+    "swin_tiny_patch4_window7_224": Expected(768, layout="channels_last", stride="layers.3.downsample"),
+    "swinv2_tiny_window8_256": Expected(768, layout="channels_last", stride="layers.3.downsample"),
     "hiera_tiny_224": Expected(768, layout="tokens", stride="kept"),
     "coatnet_nano_rw_224": Expected(512, stride="kept"),
     "maxvit_nano_rw_256": Expected(512, stride="stages.3.blocks.0.conv.conv2_kxk"),
@@ -105,8 +105,8 @@ TORCHVISION: dict[str, Expected] = {
     "mnasnet0_5": Expected(1280, stride="layers.12.0.layers.3"),
     "squeezenet1_1": Expected(512, stride="features.8"),
     "googlenet": Expected(1024, stride="maxpool4"),
-    "inception_v3": Expected(2048, stride="kept"),
-    "swin_t": Expected(768, stride="kept"),
+    "inception_v3": Expected(2048, stride="Mixed_7a"),
+    "swin_t": Expected(768, stride="features.6"),
     "vit_b_32": Expected(768, layout="tokens", prefix=1, stride="none"),
 }
 

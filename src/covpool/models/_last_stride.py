@@ -7,9 +7,11 @@ from functools import partial
 from torch import nn
 
 from covpool.models._backbone import Backbone, positions
+from covpool.models._dense_forms import DenseInceptionReduction, DensePatchMerging, dense_form
 from covpool.models._dry_run import Call, Observation, observe
 
 Undo = Callable[[], None]
+DENSE_FORMS = (DensePatchMerging, DenseInceptionReduction)
 TRIMMED = 2  # after the last down-sampling, convolutions without padding may trim the map, but not to half its size
 
 
@@ -22,8 +24,9 @@ def remove_last_stride(backbone: Backbone, name: str) -> None:
 
     A dry run finds it: the last module that makes a map smaller, with the parallel modules that must change too. A
     convolution gets stride 1, a pooling becomes the identity (or, beside convolutions without padding, a pooling of
-    stride 1). A network that down-samples only at its entry (ViT, ConvMixer) has nothing to remove. A network that
-    merges patches (Swin), or that fails on a larger map, keeps its stride with a `LastStrideKept` warning.
+    stride 1). The patch merging of Swin and the last reduction of Inception-v3 get a dense form (`_dense_forms`). A
+    network that down-samples only at its entry (ViT, ConvMixer) has nothing to remove. Another, or one that fails on a
+    larger map, keeps its stride with a `LastStrideKept` warning, which says what gives more positions instead.
 
     Args:
         backbone: The backbone, changed in place.
@@ -44,8 +47,41 @@ def remove_last_stride(backbone: Backbone, name: str) -> None:
                 return
             for step in undo:
                 step()
+    if _make_dense(backbone, size, seen.values):
+        return
     reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
-    warnings.warn(f"{name} keeps its last down-sampling: {reason}", LastStrideKept, stacklevel=3)
+    instead = _instead(backbone, size, seen.values)
+    warnings.warn(f"{name} keeps its last down-sampling: {reason}; {instead}", LastStrideKept, stacklevel=3)
+
+
+def _make_dense(backbone: Backbone, size: int, values: bool) -> bool:
+    """Give the last module that has a dense form that form, if the network then has a larger map."""
+    found = [(name, module) for name, module in backbone.named_modules() if type(module) not in DENSE_FORMS]
+    for name, module in reversed(found):
+        strides = {part: part.stride for part in module.modules() if isinstance(part, nn.Conv2d)}
+        dense = dense_form(module)
+        if dense is None:
+            continue
+        backbone.set_submodule(name, dense)
+        if _grew(backbone, size, values):
+            backbone.unstrided = (name.removeprefix("body."),)
+            return True
+        backbone.set_submodule(name, module)
+        for part, stride in strides.items():
+            part.stride = stride
+        return False
+    return False
+
+
+def _instead(backbone: Backbone, size: int, values: bool) -> str:
+    """What gives this network more positions."""
+    channels, height, width = backbone.image
+    try:
+        seen = observe(backbone, (channels, 2 * height, 2 * width), values=values)
+    except Exception:  # whatever the error is, this network depends on the size of its images
+        return f"it takes images of {height} x {width} pixels only, so another backbone gives more positions"
+    more = positions(backbone, seen)
+    return f"larger images give more positions instead ({2 * height} x {2 * width} pixels: {more} instead of {size})"
 
 
 def _is_isotropic(backbone: Backbone, seen: Observation, shrinking: list[Call], size: int) -> bool:
