@@ -21,7 +21,7 @@ def test_the_list_has_the_state_of_every_item(tmp_path: Path) -> None:
     shown = run("paper", "--list").stdout
     assert all(f" {item.name} " in shown for item in list_items())
     assert "1 of 9" in shown and "0 of 14" in shown
-    assert " 42 " in run("paper", "table", "2").stdout
+    assert "41.52 / 42 " in run("paper", "table", "2").stdout
 
 
 def test_a_figure_shows_the_numbers_and_plots_them() -> None:

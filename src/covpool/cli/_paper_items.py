@@ -167,9 +167,9 @@ def _show(item: "Item", out: Path, console: Console) -> None:
     from covpool.studies.paper import plot_item, read_cells
 
     cells = read_cells(item, out)
-    headings = ["", *(text for column in item.columns for text in (f"{column.label}: paper", "ours"))]
+    headings = ["paper / ours", *(column.label for column in item.columns)]
     rows = [
-        (row.label, *(text or UNKNOWN for cell in own for text in (cell.paper, cell.text)))
+        (row.label, *(f"{cell.paper or UNKNOWN} / {cell.text or UNKNOWN}" for cell in own))
         for row, own in zip(item.rows, cells, strict=True)
     ]
     if rows:
