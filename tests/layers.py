@@ -10,11 +10,11 @@ SOURCE = ROOT / "src" / "covpool"
 
 # A layer imports only layers before it; "covpool" is the top package with the public names.
 ORDER = (
-    *("_errors", "_check", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
+    *("_errors", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
     *("pools", "models", "diagnostics", "io", "covpool", "_settings", "data", "recipe", "engine", "studies", "sklearn"),
     *("report", "bench", "demo", "cli", "__main__"),
 )
-CORE = ("_errors", "_check", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
+CORE = ("_errors", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
 APPLICATION = ("data", "recipe", "engine", "studies", "sklearn", "report", "bench", "demo", "cli")
 WITH_MODULES = ("pools", "blocks", "models")
 WITH_OUTSIDE_WORLD = ("_files", "io", *APPLICATION)

@@ -41,7 +41,7 @@ def test_imports_of_what_a_package_keeps_to_itself_are_found(place: str, text: s
     [
         ("pools/x.py", "from covpool.ops.positions import center"),
         ("ops/x.py", "from covpool.ops._backend import exporting\nfrom covpool.ops import _spectral"),
-        ("cli/x.py", "import covpool\nfrom covpool.ops import in_autocast\nfrom covpool._check import require"),
+        ("cli/x.py", "import covpool\nfrom covpool.ops import in_autocast\nfrom covpool._errors import require"),
         ("cli/x.py", "from covpool.engine import training\nimport covpool.engine.training"),
     ],
 )
@@ -56,9 +56,9 @@ def test_imports_of_what_a_package_exports_are_allowed(place: str, text: str) ->
         ("ops/x.py", "from covpool import pools"),
         ("ops/x.py", "from ..pools import Pool"),
         ("ops/x.py", "def f():\n    import covpool"),
-        ("_check.py", "from covpool._registry import register"),
+        ("_errors.py", "from covpool._registry import register"),
         ("pools/x.py", "import numpy"),
-        ("pools/x.py", "from covpool._check import require\nrequire('timm', 'models')"),
+        ("pools/x.py", "from covpool._errors import require\nrequire('timm', 'models')"),
         ("ops/x.py", "import triton.language as tl"),
         ("engine/x.py", "from ctypes import cdll"),
         ("ops/x.py", "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef f(): ..."),

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")  # keys of the state dict in a training checkpoint
 

@@ -13,8 +13,7 @@ from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, did_you_mean
 
 if TYPE_CHECKING:
     from covpool.pools.base import Pool

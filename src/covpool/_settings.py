@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler
 from pydantic import field_validator as check_field
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, did_you_mean
 
 Location = Sequence[int | str]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

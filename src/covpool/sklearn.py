@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 import covpool
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, check_positive_int
 from covpool.data import UNKNOWN, BrokenImage, Images, ResolvedAugment, to_rgb
 from covpool.data.pipeline import Batch, eval_transform, preprocessing
 from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, Started, spread, start_embedder

@@ -5,8 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 
 AXES = ("images", "positions", "channels")
 

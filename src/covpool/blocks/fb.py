@@ -6,9 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_floating
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice, check_positive_int
 from covpool.ops import at_least_float32, in_autocast, outside_autocast, product
 from covpool.ops.positions import mean
 

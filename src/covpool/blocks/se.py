@@ -2,8 +2,7 @@
 
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 
 
 class SqueezeExcitation(nn.Module):

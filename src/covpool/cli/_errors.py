@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from covpool._check import printable
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, printable
 from covpool.cli._interrupt import INTERRUPTED
 
 # How torch says that a tensor is larger than the memory, or than any memory.

@@ -8,8 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from covpool._check import printable
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, printable
 
 UNKNOWN = "-"  # what a table shows for a missing value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED
 from covpool.cli._options import chosen_device
 from covpool.cli._output import UNKNOWN, make_folder, say, table
@@ -105,8 +105,6 @@ def _command(one: "PaperTraining", settings: list[str]) -> str:
 
 
 def _train(planned: "list[PaperTraining]", console: Console) -> None:
-    from covpool._check import require
-
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("`covpool paper` trains in one process: run the commands of --dry-run under torchrun")
     require("lightning_fabric", "train")

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, number, say
@@ -110,7 +110,6 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     """Check what would fail after minutes of measuring, and set the precision."""
     import torch
 
-    from covpool._check import check_choice
     from covpool.bench import check_plot_path, read_records, write_records
 
     for suite in suites:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from covpool._errors import require
 from covpool.cli._bars import counting_bar
 from covpool.cli._interrupt import INTERRUPTED
 from covpool.cli._output import percent_interval, say, table
@@ -35,8 +36,6 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
             split at random.
         out: Folder for the plot and the page.
     """
-    from covpool._check import require
-
     for module, extra in (("lightning_fabric", "train"), ("torchvision", "models"), ("matplotlib", "plots")):
         require(module, extra)
     from covpool.demo import (

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int, require
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, suggest_skip_broken
 from covpool.cli._output import make_folder, say
@@ -38,8 +38,6 @@ def command(
         workers: Number of processes that read images.
         skip_broken: Skip images that cannot be read instead of stopping.
     """
-    from covpool._check import check_positive_int, require
-
     check_positive_int("--batch-size", batch_size)
     require("torchvision", "models")
     from covpool.data import Data, label_images

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice, check_positive_int
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, Flip, chosen_device, split_data, suggest_skip_broken
 from covpool.cli._output import make_folder, say, table
@@ -137,8 +137,6 @@ def _warn_of_choice(checkpoints: list[Path], test: "Images", console: Console) -
 
 
 def _check(crops: int, classifier: str, batch_size: int, workers: int) -> None:
-    from covpool._check import check_choice, check_positive_int
-
     check_positive_int("--batch-size", batch_size)
     check_choice("--crops", crops, (0, 1, 10))
     check_choice("--classifier", classifier, ("softmax", "svm"))

@@ -5,6 +5,7 @@ from typing import cast
 
 from rich.console import Console
 
+from covpool._errors import check_choice
 from covpool.cli._output import output_path, say
 
 
@@ -26,7 +27,6 @@ def command(
             it accepts any size. The default is 224 and 320.
         channels: Number of channels of the images.
     """
-    from covpool._check import check_choice
     from covpool.io import FORMATS, Format, export, read_checkpoint
 
     check_choice("to", to, FORMATS)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from covpool._errors import require
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, split_data
 from covpool.cli._output import percent_interval, say, table
@@ -35,8 +36,6 @@ def command(
         out: Folder of the results. The default is runs/fit-NAME.
         report: Write report.html at the end.
     """
-    from covpool._check import require
-
     require("torchvision", "models")
     from covpool.studies.fit import read_fit, run_fit
 
@@ -93,8 +92,6 @@ def _candidates(result: "FitResult") -> Table:
 
 
 def _report(result: "FitResult", console: Console) -> None:
-    from covpool._check import require
-
     require("jinja2", "train")
     from covpool.report import write_report
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from covpool._errors import check_positive_int, require
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import table
 
@@ -30,8 +31,6 @@ def command(
         top: Number of images to show.
         json: Print a JSON object instead of a table.
     """
-    from covpool._check import check_positive_int, require
-
     check_positive_int("--top", top)
     require("torchvision", "models")
     from covpool.studies.embed import check_model, embed_image, read_embeddings

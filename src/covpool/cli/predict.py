@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int, require
 from covpool.cli._options import Device, Flip, chosen_device
 from covpool.cli._output import table
 
@@ -34,8 +34,6 @@ def command(
         json: Print one JSON object per line instead of a table.
         batch_size: Number of images per batch.
     """
-    from covpool._check import check_positive_int, require
-
     check_positive_int("--top", top)
     check_positive_int("--batch-size", batch_size)
     require("torchvision", "models")

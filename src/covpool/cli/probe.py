@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from covpool._errors import require
 from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, split_data
 from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, say, table
@@ -43,8 +44,6 @@ def command(
         markdown: Write the table to this file as Markdown.
     """
     import torch
-
-    from covpool._check import require
 
     require("torchvision", "models")
     from covpool.bench import check_plot_path, environment

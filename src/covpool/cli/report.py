@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from covpool._errors import require
 from covpool.cli._options import chosen_device
 from covpool.cli._output import say
 
@@ -21,8 +22,6 @@ def command(
         root: Folder of the data set, if it is not where the recipe of the run says.
         device: Device to run on: cpu or cuda. The default is the one in the run's recipe.
     """
-    from covpool._check import require
-
     require("jinja2", "train")
     from covpool.data.sets import open_data
     from covpool.report import read_run_recipe, write_report

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 import covpool
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, facts, table
 
@@ -41,8 +41,6 @@ def command(
             found = efficiency(name, measure=measure, device=place, batch=batch)
         console.print(_model(found))
     else:
-        from covpool._check import did_you_mean
-
         hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_blocks(), *covpool.list_models()])
         raise CovpoolError(f"there is no pool, block or model named {name!r}{hint}: `covpool list` shows all names")
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import RecipeName
 from covpool.cli._output import UNKNOWN, make_folder, say, table
@@ -40,7 +40,6 @@ def command(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("a sweep runs in one process: under torchrun call `covpool train` once per setting")
-    from covpool._check import require
 
     require("lightning_fabric", "train")
     from covpool.studies.sweep import plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import RecipeName
 from covpool.cli._output import say
@@ -39,7 +39,6 @@ def command(
         report: Write report.html at the end.
         dry_run: Print the recipe with every setting, without training.
     """
-    from covpool._check import require
     from covpool.recipe import to_toml
 
     chosen = _chosen_recipe(recipe, settings or [], out, resume)
@@ -79,7 +78,6 @@ def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: P
 
 
 def _resumed(run: Path, settings: list[str]) -> "Recipe":
-    from covpool._check import require
     from covpool.recipe import RECIPE_FILE, read_recipe
 
     require("lightning_fabric", "train")
@@ -98,7 +96,6 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
 
 
 def _report(run: Path, recipe: "Recipe", console: Console) -> None:
-    from covpool._check import require
     from covpool.data.sets import open_data
 
     require("jinja2", "train")

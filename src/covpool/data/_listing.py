@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from covpool._check import printable
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, printable
 from covpool.data._images import UNKNOWN, Images, Paths
 
 logger = logging.getLogger(__name__)

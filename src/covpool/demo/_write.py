@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.demo._compare import CLAIMED, NAMES, Comparison, verdict
 from covpool.demo._encoders import CONTROLS, FIRST_ORDER
 from covpool.demo._packages import PACKAGES

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
 from covpool._check_tensors import check_features, check_floating
+from covpool._errors import check_positive_int
 from covpool.ops.positions import center
 from covpool.ops.powm_eigh import null_threshold
 from covpool.pools import Pool

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_floating
+from covpool._errors import check_choice, check_positive_int
 from covpool.ops.powm_eigh import Normalization
 from covpool.ops.sqrtm_newton_schulz import Prenorm
 

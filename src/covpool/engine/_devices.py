@@ -12,8 +12,7 @@ from lightning_fabric.strategies.fsdp import FSDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
-from covpool._check import check_choice
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.recipe import Devices, Precision
 
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}

@@ -13,8 +13,7 @@ import torch
 from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
-from covpool._check import require
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, require
 from covpool.io._atomic import replacing
 from covpool.io._description import (
     DataSplit,

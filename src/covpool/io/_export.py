@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn.functional import interpolate
 
-from covpool._check import check_choice, check_positive_int, require
-from covpool._errors import CovpoolError, UnsupportedError
+from covpool._errors import CovpoolError, UnsupportedError, check_choice, check_positive_int, require
 from covpool.io._atomic import replacing
 from covpool.io._fold import fold_batch_norm
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 
 # Read by pydantic where an architecture comes from a file; nothing else here needs pydantic.
 STRICT = {"extra": "forbid", "strict": True}

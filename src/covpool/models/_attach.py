@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from covpool._check import check_positive_int
-from covpool._errors import WrongTypeError
+from covpool._errors import WrongTypeError, check_positive_int
 from covpool.models._architecture import describe_attached
 from covpool.models._backbone import PrefixTokens, device_and_dtype
 from covpool.models._features import Source, make_features

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from covpool._check import did_you_mean, require
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, did_you_mean, require
 from covpool.models._early_networks import TABLES, early_features
 from covpool.models._insert import insert
 from covpool.models._packaged_weights import how_to_install, load_packaged_weights, packaged_weights

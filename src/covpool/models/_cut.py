@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool.models._dry_run import dry_run, evaluating
 
 ADAPTIVE = (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from covpool._check import check_positive_int
+from covpool._errors import check_positive_int
 from covpool.models._cost import cost
 from covpool.models._networks import BASES, create_model, split_name
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from covpool._check import check_choice
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.models._backbone import Backbone, PrefixTokens, Streams, make_backbone
 from covpool.models._by_name import classifier_by_name, split_blocks
 from covpool.models._input_settings import settings_of

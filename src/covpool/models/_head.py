@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, check_positive_int
 from covpool.pools import Pool, create_pool, pool_info
 
 AUTO_WIDTH = 256  # channels after the reduction in most of the paper's networks

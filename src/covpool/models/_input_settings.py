@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from torch import nn
 
-from covpool._check import require
+from covpool._errors import require
 
 Interpolation = Literal["bilinear", "bicubic"]
 Color = tuple[float, float, float]

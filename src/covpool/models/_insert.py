@@ -7,8 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from torch import nn
 
-from covpool._check import check_choice, did_you_mean
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, check_choice, did_you_mean
 from covpool._registry import documented
 from covpool.blocks.cbam import ConvolutionalAttention
 from covpool.blocks.fb import Compensation, FactorizedBilinear

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 from covpool.models._architecture import Architecture
 from covpool.models._backbone import Backbone, device_and_dtype
 from covpool.models._head import last_linear

@@ -24,8 +24,7 @@ from typing import Any
 
 from torch import nn
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool.models._architecture import NamedArchitecture, as_json
 from covpool.models._attach import attach
 from covpool.models._backbone import device_and_dtype, make_backbone

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_square
+from covpool._errors import check_choice, check_positive_int
 from covpool.ops._backend import exporting
 from covpool.ops._known_root import KnownRoot
 from covpool.ops.lyapunov import lyapunov_solve

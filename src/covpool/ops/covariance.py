@@ -5,8 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_features
+from covpool._errors import check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable, is_eager, keep
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision

@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_features
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.ops._backend import exporting
 from covpool.ops._isqrt_forms import GramForm
 from covpool.ops._spd_inverse import spd_inverse

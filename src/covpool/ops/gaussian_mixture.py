@@ -5,8 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 from covpool.ops.kmeans import kmeans, one_hot
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product

@@ -5,9 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_features
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision

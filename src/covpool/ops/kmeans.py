@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 from covpool.ops.squared_distances import squared_distances
 
 

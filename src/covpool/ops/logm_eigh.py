@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_square
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.ops._spectral import SpectralFunction, compose, eps_of
 from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import NullGradient

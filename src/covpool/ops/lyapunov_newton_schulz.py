@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
+from covpool._errors import check_positive_int
 from covpool.ops.lyapunov import check_equation
 from covpool.ops.precision import full_precision
 from covpool.ops.product import product

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_features
+from covpool._errors import check_choice
 from covpool.ops import _divided_differences
 from covpool.ops._autograd import Differentiable
 from covpool.ops._backend import exporting

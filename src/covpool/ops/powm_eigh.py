@@ -5,9 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_square
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.ops._autograd import Differentiable
 from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of, once
 from covpool.ops.eigh import eigh

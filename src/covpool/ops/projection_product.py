@@ -4,9 +4,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_features, check_floating
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.ops._backend import exporting
 from covpool.ops.positions import keep_positions
 from covpool.ops.precision import full_precision

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from covpool._check import check_choice
 from covpool._check_tensors import check_floating
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.kernels import largest_tile
 from covpool.ops._autograd import Differentiable, is_eager, keep
 from covpool.ops.precision import full_precision

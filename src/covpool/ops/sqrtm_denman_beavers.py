@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
 from covpool._check_tensors import check_square
+from covpool._errors import check_positive_int
 from covpool.ops._autograd import Differentiable, keep
 from covpool.ops.precision import full_precision, outside_autocast
 from covpool.ops.product import product

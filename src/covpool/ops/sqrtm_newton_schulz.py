@@ -6,8 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_square
+from covpool._errors import check_choice, check_positive_int
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable, is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision

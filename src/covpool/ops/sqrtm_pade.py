@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from covpool._check import check_positive_int
+from covpool._errors import check_positive_int
 from covpool.ops._polynomial import polynomials
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops.approximate_root import RootBackward, approximate_root

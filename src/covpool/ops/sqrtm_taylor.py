@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from covpool._check import check_positive_int
+from covpool._errors import check_positive_int
 from covpool.ops._polynomial import polynomials
 from covpool.ops.approximate_root import RootBackward, approximate_root
 from covpool.ops.precision import full_precision

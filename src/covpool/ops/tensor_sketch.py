@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._check import check_choice, check_positive_int
 from covpool._check_tensors import check_features
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, check_choice, check_positive_int
 from covpool.ops._backend import exporting
 from covpool.ops.positions import keep_positions
 from covpool.ops.precision import full_precision

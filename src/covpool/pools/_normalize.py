@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from covpool._check import check_choice
+from covpool._errors import check_choice
 from covpool.ops import elementwise_power_normalize, unit_length
 
 Normalize = Literal["epn", "l2", "bn"]

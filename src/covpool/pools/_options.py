@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from covpool._check import check_choice, check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice, check_positive_int
 
 PositiveInt = Annotated[int, "at least one"]
 

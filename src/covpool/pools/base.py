@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
 from covpool._check_tensors import check_floating
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, check_positive_int
 from covpool._registry import register as register
 from covpool.ops import at_least_float32, outside_autocast, unvech
 from covpool.pools._grid import Positions, flatten_positions, for_each, resize_map, resize_positions

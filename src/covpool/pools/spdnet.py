@@ -8,8 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 from covpool.ops import clip_eigh, covariance, orthonormalize_qr, product
 from covpool.ops.clip_eigh import check_bounds
 from covpool.ops.positions import count, keep_positions, zero_if_empty

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import covpool
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 
 SETS = "sets"  # subfolder with the settings of data sets, which are combined with a recipe
 

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from covpool._check import did_you_mean, require
-from covpool._errors import CovpoolError, UnsupportedError
+from covpool._errors import CovpoolError, UnsupportedError, did_you_mean, require
 from covpool.recipe._schema import Optimizer
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError, WrongTypeError
+from covpool._errors import CovpoolError, WrongTypeError, did_you_mean
 from covpool._settings import in_words
 from covpool.recipe._schema import Recipe
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from covpool._check import require
+from covpool._errors import require
 from covpool.report._drawing import COLORS, draw
 from covpool.report._history import History, Series
 

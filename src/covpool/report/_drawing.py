@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from covpool._check import require
+from covpool._errors import require
 
 # Colors that matplotlib writes, and the colors of the page that replace them.
 TEXT, GRID = "#010203", "#040506"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
+from covpool._errors import require
 from covpool.report._facts import duration, number, percent
 
 

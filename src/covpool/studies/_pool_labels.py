@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool._settings import Text
 from covpool.pools import list_pools, pool_info
 

@@ -7,8 +7,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 
 import torch
 
-from covpool._check import check_positive_int
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_positive_int
 from covpool._progress import OnProgress, discard
 from covpool.data._images import Images
 from covpool.data._settings import Data, ResolvedAugment

@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from covpool._check import check_choice
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool.data._images import UNKNOWN, Images
 from covpool.data._settings import Data
 from covpool.data.sets._layout import SUBSETS, Subsets

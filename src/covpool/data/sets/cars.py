@@ -7,8 +7,7 @@ with the split, and car_ims/.
 
 from pathlib import Path
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.data._images import Images
 from covpool.data._settings import Data
 from covpool.data.sets._layout import Subsets, find_root

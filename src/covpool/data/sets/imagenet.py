@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.data._listing import find_images
 from covpool.data._settings import Data
 from covpool.data.sets import folder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from covpool._check import require
+from covpool._errors import require
 from covpool._files import read_tensors
 from covpool.data import Images, image_fingerprint
 from covpool.engine.evaluation._tensor_cache import file_digest

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 
 BLOCK = 128  # images optimized between two products with the Gram matrix
 PASSES = 4  # passes over the images of a block

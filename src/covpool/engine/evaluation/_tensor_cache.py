@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool._files import read_tensors
 from covpool.io import replacing
 

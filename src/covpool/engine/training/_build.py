@@ -10,8 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import covpool
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool._files import read_tensors
 from covpool.io import Checkpoint, Preprocessing, is_checkpoint, read_checkpoint
 from covpool.models import Architecture, AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild

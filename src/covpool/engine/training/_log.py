@@ -8,8 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.io import replacing
 
 logger = logging.getLogger(__name__)

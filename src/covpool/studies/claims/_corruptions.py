@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from covpool._check import require
 from covpool._cores import usable_cores
+from covpool._errors import require
 
 SIGMA = 2.0  # of the blur, in pixels
 NOISE = 0.1  # standard deviation, of values from 0 to 1

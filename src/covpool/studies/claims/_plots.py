@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
+from covpool._errors import require
 from covpool.engine.evaluation import wilson
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES

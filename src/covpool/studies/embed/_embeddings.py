@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool._settings import Options, Settings
 from covpool.data import UNKNOWN
 from covpool.io import replacing

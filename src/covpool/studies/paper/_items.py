@@ -6,8 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from covpool._check import did_you_mean
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, did_you_mean
 from covpool._settings import Settings
 
 NOT_TRAINED = "-"  # in place of a number that the paper does not have

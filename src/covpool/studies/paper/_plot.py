@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.studies.paper._items import Item, Row, number_in
 from covpool.studies.paper._results import Cell
 

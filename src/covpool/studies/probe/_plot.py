@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.studies.probe._summary import GROUPS, Group, PoolSummary
 
 MARKS: dict[Group, tuple[str, str]] = {"best": ("o", "#0072B2"), "worse": ("s", "#D55E00")}  # also for color-blind eyes

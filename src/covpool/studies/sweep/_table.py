@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covpool._check import require
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.studies.sweep._axes import REPEATS, Point
 from covpool.studies.sweep._sweep import Outcome
 
