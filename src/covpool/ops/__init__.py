@@ -25,7 +25,7 @@ from covpool.ops.powm_svd import powm_svd as powm_svd
 from covpool.ops.precision import at_least_float32 as at_least_float32
 from covpool.ops.precision import in_autocast as in_autocast
 from covpool.ops.precision import outside_autocast as outside_autocast
-from covpool.ops.product import product as product
+from covpool.ops.precision import product as product
 from covpool.ops.projection_product import projection_product as projection_product
 from covpool.ops.shrinkage import shrunk_covariance as shrunk_covariance
 from covpool.ops.signed_power import elementwise_power_normalize as elementwise_power_normalize

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from covpool.ops.product import product
+from covpool.ops.precision import product
 
 
 def polynomials(

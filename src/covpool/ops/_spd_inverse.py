@@ -7,8 +7,7 @@ from torch import Tensor
 
 from covpool.ops._autograd import Differentiable, keep
 from covpool.ops._backend import exporting
-from covpool.ops.precision import outside_autocast
-from covpool.ops.product import product
+from covpool.ops.precision import outside_autocast, product
 
 
 class _SpdInverse(Differentiable):

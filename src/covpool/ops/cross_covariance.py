@@ -5,8 +5,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError
 from covpool.ops.positions import center, keep_positions
-from covpool.ops.precision import at_least_float32, full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import at_least_float32, full_precision, product
 
 
 @full_precision

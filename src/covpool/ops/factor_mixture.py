@@ -8,8 +8,7 @@ from torch import Tensor
 from covpool._errors import check_positive_int
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops.gaussian_mixture import WEIGHT_BOUND, GaussianMixture, gmm_em, variance_bound
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 
 
 class FactorMoments(NamedTuple):

@@ -16,8 +16,7 @@ from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_covariance import choose_power_form
 from covpool.ops.powm_eigh import powm_eigh
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
 from covpool.ops.symmetric import symmetrize
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError, check_positive_int
 from covpool.ops.kmeans import kmeans, one_hot
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 from covpool.ops.squared_distances import squared_distances
 
 # The sum of squares of the standardised means may exceed that about their middle by this factor: it costs one digit.

@@ -8,8 +8,7 @@ from covpool._errors import CovpoolError, check_choice
 from covpool.ops._spectral import SpectralFunction, compose, eps_of
 from covpool.ops.eigh import eigh
 from covpool.ops.powm_eigh import NullGradient
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 from covpool.ops.symmetric import symmetrize
 
 

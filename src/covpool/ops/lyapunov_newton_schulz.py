@@ -5,8 +5,7 @@ from torch import Tensor
 
 from covpool._errors import check_positive_int
 from covpool.ops.lyapunov import check_equation
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.symmetric import frobenius_norm
 

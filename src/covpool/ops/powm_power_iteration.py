@@ -5,8 +5,7 @@ from torch import Tensor
 
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError, check_positive_int
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 from covpool.ops.safe_division import one_if_zero, power_or_zero
 from covpool.ops.symmetric import frobenius_norm
 

@@ -8,8 +8,7 @@ from covpool._check_tensors import check_features, check_floating
 from covpool._errors import CovpoolError, check_choice
 from covpool.ops._backend import exporting
 from covpool.ops.positions import keep_positions
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 
 ProjectionForm = Literal["positions", "moment"]
 PROJECTION_FORMS: tuple[ProjectionForm, ...] = ("positions", "moment")

@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 
 
 @full_precision

@@ -9,8 +9,7 @@ from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, WrongTypeError, check_choice, check_positive_int
 from covpool.ops._backend import exporting
 from covpool.ops.positions import keep_positions
-from covpool.ops.precision import full_precision
-from covpool.ops.product import product
+from covpool.ops.precision import full_precision, product
 
 SketchForm = Literal["fft", "moment"]
 SKETCH_FORMS: tuple[SketchForm, ...] = ("fft", "moment")
