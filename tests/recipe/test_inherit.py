@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from covpool.recipe._inherit import read_tables
-from covpool.recipe._parse import read_recipe
+from covpool.recipe._parse import read_recipe, read_tables
 
 LOW = """
 about = "low"

@@ -5,6 +5,7 @@ from covpool.models._architecture import AttachedArchitecture as AttachedArchite
 from covpool.models._architecture import NamedArchitecture as NamedArchitecture
 from covpool.models._architecture import outside_source as outside_source
 from covpool.models._attach import attach as attach
+from covpool.models._attach import make_features as make_features
 from covpool.models._backbone import Backbone as Backbone
 from covpool.models._backbone import Streams as Streams
 from covpool.models._blocks_in_order import previous_block as previous_block
@@ -12,7 +13,6 @@ from covpool.models._cost import Cost as Cost
 from covpool.models._cost import cost as cost
 from covpool.models._efficiency import Efficiency as Efficiency
 from covpool.models._efficiency import efficiency as efficiency
-from covpool.models._features import make_features as make_features
 from covpool.models._head import last_linear as last_linear
 from covpool.models._head import make_classifier as make_classifier
 from covpool.models._head import make_head as make_head

@@ -6,8 +6,7 @@ from typing import Any
 
 from covpool._errors import CovpoolError
 from covpool.models._architecture import Architecture, NamedArchitecture, outside_source, read_architecture
-from covpool.models._attach import attach
-from covpool.models._features import Source
+from covpool.models._attach import Source, attach
 from covpool.models._network import Network
 from covpool.models._networks import create_model
 from covpool.pools import Pool, without_plugins

@@ -3,8 +3,16 @@
 from pathlib import Path
 
 from covpool.data._settings import Data
-from covpool.data.sets._layout import SUBSETS, Subsets, find_root
-from covpool.data.sets._lists import first_word, make_images, number_classes, parse_lines, read_lines
+from covpool.data.sets._layout import (
+    SUBSETS,
+    Subsets,
+    find_root,
+    first_word,
+    make_images,
+    number_classes,
+    parse_lines,
+    read_lines,
+)
 
 
 def read(root: Path, data: Data) -> Subsets:

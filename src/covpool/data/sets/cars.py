@@ -10,8 +10,7 @@ from pathlib import Path
 from covpool._errors import CovpoolError, require
 from covpool.data._images import Images
 from covpool.data._settings import Data
-from covpool.data.sets._layout import Subsets, find_root
-from covpool.data.sets._lists import REPAIR, make_images, reading
+from covpool.data.sets._layout import REPAIR, Subsets, find_root, make_images, reading
 
 ARCHIVE = "stanford_cars"
 FIRST_RELEASE = "cars_annos.mat"

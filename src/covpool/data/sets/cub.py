@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from covpool._errors import CovpoolError
 from covpool.data._settings import Data
-from covpool.data.sets._layout import Subsets, find_root
-from covpool.data.sets._lists import REPAIR, first_word, make_images, number_classes, parse_lines
+from covpool.data.sets._layout import REPAIR, Subsets, find_root, first_word, make_images, number_classes, parse_lines
 
 LISTS = ("images.txt", "image_class_labels.txt", "train_test_split.txt", "classes.txt")
 

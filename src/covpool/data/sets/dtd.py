@@ -6,8 +6,7 @@ Accuracy is reported as mean and standard deviation over the ten splits, each tr
 from pathlib import Path
 
 from covpool.data._settings import Data
-from covpool.data.sets._layout import SUBSETS, Subsets, find_root
-from covpool.data.sets._lists import read_class_lists
+from covpool.data.sets._layout import SUBSETS, Subsets, find_root, read_class_lists
 
 SPLITS = 10
 

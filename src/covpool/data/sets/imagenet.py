@@ -16,8 +16,16 @@ from covpool._errors import CovpoolError, require
 from covpool.data._listing import find_images
 from covpool.data._settings import Data
 from covpool.data.sets import folder
-from covpool.data.sets._layout import Subsets, describe_folder
-from covpool.data.sets._lists import REPAIR, first_word, make_images, number_classes, parse_lines, reading
+from covpool.data.sets._layout import (
+    REPAIR,
+    Subsets,
+    describe_folder,
+    first_word,
+    make_images,
+    number_classes,
+    parse_lines,
+    reading,
+)
 
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 TRUTH = "ILSVRC2012_validation_ground_truth.txt"

@@ -11,8 +11,7 @@ from typing import Any
 from covpool._errors import CovpoolError
 from covpool.data._images import UNKNOWN, Images, Paths
 from covpool.data._settings import Data
-from covpool.data.sets._layout import Subsets, find_root
-from covpool.data.sets._lists import REPAIR, number_classes, reading
+from covpool.data.sets._layout import REPAIR, Subsets, find_root, number_classes, reading
 
 
 def read(root: Path, data: Data) -> Subsets:

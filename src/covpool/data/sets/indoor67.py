@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from covpool.data._settings import Data
-from covpool.data.sets._layout import Subsets, find_root
-from covpool.data.sets._lists import read_class_lists
+from covpool.data.sets._layout import Subsets, find_root, read_class_lists
 
 
 def read(root: Path, data: Data) -> Subsets:

@@ -10,8 +10,7 @@ from pathlib import Path
 from covpool._errors import CovpoolError
 from covpool.data._settings import Data
 from covpool.data.sets import folder
-from covpool.data.sets._layout import Subsets, describe_folder, find_root
-from covpool.data.sets._lists import make_images, number_classes, parse_lines
+from covpool.data.sets._layout import Subsets, describe_folder, find_root, make_images, number_classes, parse_lines
 
 ARCHIVE = "places365_standard"
 CATEGORIES = "categories_places365.txt"

@@ -3,5 +3,5 @@
 from covpool.engine.classifiers._cross_validation import CrossValidated as CrossValidated
 from covpool.engine.classifiers._cross_validation import assign_folds as assign_folds
 from covpool.engine.classifiers._cross_validation import fit_cross_validated as fit_cross_validated
-from covpool.engine.classifiers._linear import LinearClassifier as LinearClassifier
+from covpool.engine.classifiers._logistic import LinearClassifier as LinearClassifier
 from covpool.engine.classifiers._logistic import fit_logistic as fit_logistic

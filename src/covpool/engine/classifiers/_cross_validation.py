@@ -8,8 +8,7 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.engine.classifiers._coordinates import Coordinates
-from covpool.engine.classifiers._linear import LinearClassifier
-from covpool.engine.classifiers._logistic import Problem, check_targets
+from covpool.engine.classifiers._logistic import LinearClassifier, Problem, check_targets
 
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 FOLDS = 3

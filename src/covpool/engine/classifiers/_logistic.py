@@ -15,7 +15,6 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.engine.classifiers._coordinates import Coordinates
-from covpool.engine.classifiers._linear import LinearClassifier
 
 TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
 ON_THE_WAY = 1e-3  # the same for solutions that only rank penalties, or that the next one starts from
@@ -26,15 +25,22 @@ RESTARTS = 3  # with an empty history, if round-off ends a line search before th
 
 
 @dataclass(eq=False)
-class Solution:
-    """Weights and bias in the coordinates they were optimised in."""
+class LinearClassifier:
+    """scores = z weights^T + bias."""
 
-    weights: Tensor  # (k, r)
-    bias: Tensor  # (k,)
+    weights: Tensor  # (classes, d)
+    bias: Tensor  # (classes,)
+
+    def scores(self, z: Tensor) -> Tensor:  # (n, d) -> (n, classes)
+        """Score vectors; the highest score is the predicted class."""
+        return z @ self.weights.T + self.bias
+
+
+@dataclass(eq=False)
+class Solution(LinearClassifier):
+    """A classifier in the coordinates it was optimised in."""
+
     converged: bool = True
-
-    def scores(self, rows: Tensor) -> Tensor:  # (m, r) -> (m, k)
-        return rows @ self.weights.mT + self.bias
 
 
 class Problem:

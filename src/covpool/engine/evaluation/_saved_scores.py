@@ -1,4 +1,4 @@
-"""The test scores that a training saves beside its best checkpoint, for the report."""
+"""Files of test scores: those that a training saves for the report, and the submission to a challenge."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from covpool._errors import require
+from covpool._errors import CovpoolError, require
 from covpool._files import read_tensors
 from covpool.data import Images, image_fingerprint
 from covpool.engine.evaluation._tensor_cache import file_digest
@@ -15,6 +15,7 @@ from covpool.recipe import Recipe
 
 SCORES_FILE = "scores.safetensors"
 KEY = "covpool"  # of the JSON text in the file's metadata
+ANSWERS = 3  # classes per image in a submission: iNaturalist 2018 scores the top-3 error
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,19 @@ def _settings(checkpoint: Path, recipe: Recipe) -> dict[str, object]:
         "flip": settings.flip,
         "precision": recipe.train.precision,
     }
+
+
+def write_submission(path: Path, scores: Tensor, images: Images) -> None:
+    """Write a CSV file `id,predicted` with the three most probable categories of every image.
+
+    Args:
+        path: The CSV file.
+        scores: Scores (n, classes); column k is category k of the challenge.
+        images: The test set, with its `ids`.
+    """
+    if not images.ids:
+        raise CovpoolError("a submission needs the image numbers of the challenge, which only inat2018's test set has")
+    answers = scores.topk(min(ANSWERS, scores.shape[1])).indices.tolist()
+    lines = [f"{number},{' '.join(map(str, row))}\n" for number, row in zip(images.ids, answers, strict=True)]
+    with replacing(path) as partial:
+        partial.write_text("".join(["id,predicted\n", *lines]))

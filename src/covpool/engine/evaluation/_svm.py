@@ -8,28 +8,20 @@ are optimized one after another, each for all classes at once; one matrix produc
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError, require
+from covpool.engine.classifiers import LinearClassifier
 
 BLOCK = 128  # images optimized between two products with the Gram matrix
 PASSES = 4  # passes over the images of a block
 ROWS = 2048  # rows of the Gram matrix computed at a time
 
 
-@dataclass(frozen=True)
-class LinearSVM:
-    """One linear classifier per class: scores = z weights^T + bias."""
-
-    weights: Tensor  # (classes, d)
-    bias: Tensor  # (classes,)
-
-    def scores(self, z: Tensor) -> Tensor:  # (n, d) -> (n, classes)
-        """The scores of representations."""
-        return z @ self.weights.T + self.bias
+class LinearSVM(LinearClassifier):
+    """One linear classifier per class."""
 
     def calibrated(self, z: Tensor, targets: Tensor) -> "LinearSVM":
         """Rescale each class so that its median scores on z are 1 for the class and 0 for the others.

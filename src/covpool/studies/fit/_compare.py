@@ -13,9 +13,8 @@ from covpool.engine.classifiers import CrossValidated, fit_cross_validated
 from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
-from covpool.studies.fit._choice import Candidate, Trial, choose
+from covpool.studies.fit._choice import Candidate, PoolSpec, Trial, choose
 from covpool.studies.fit._features import Tap, TappedBackbone
-from covpool.studies.fit._pool import PoolSpec
 from covpool.studies.fit._settings import Fit
 
 CPU_IMAGES = 2000  # training images that candidates are compared on, on a CPU

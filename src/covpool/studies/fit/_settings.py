@@ -12,7 +12,7 @@ from covpool._errors import CovpoolError
 from covpool._settings import Options, Seed, Settings
 from covpool.data import Data
 from covpool.recipe import listed, set_value
-from covpool.studies.fit._pool import check_pool
+from covpool.studies.fit._choice import check_pool
 
 AUTO = "auto"
 AUTO_POOLS = ("avg", "isqrt", "gaussian")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from covpool.data.sets._lists import first_word, parse_lines, read_lines, reading
+from covpool.data.sets._layout import first_word, parse_lines, read_lines, reading
 
 
 @pytest.fixture
