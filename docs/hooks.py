@@ -25,7 +25,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the comment "names of covpool.ops" by the documentation of everything that the package exports."""
+    """Replace the comment "names of covpool.ops" by the documentation of everything that the package exports.
+
+    Powers of ten in the texts of recipes, which are also printed in a terminal, become formulas.
+    """
+    markdown = re.sub(r"(?<![`$])\b10\^(-[\d.]*\d)", r"$10^{\1}$", markdown)
     return re.sub(r"<!-- names of ([\w.]+) -->", lambda found: "\n\n".join(entries(found[1])), markdown)
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,11 +12,16 @@ import covpool
 ROOT = Path(__file__).parents[1]
 
 
+def load(name: str) -> ModuleType:
+    """A hook of mkdocs as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
 def test_the_navigation_lists_the_page_of_every_pool() -> None:
-    specification = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
-    hooks = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(hooks)
-    config = hooks.on_config({"docs_dir": str(ROOT / "docs"), "nav": [{"Pools": []}]})
+    config = load("hooks").on_config({"docs_dir": str(ROOT / "docs"), "nav": [{"Pools": []}]})
     assert config["nav"] == [{"Pools": [{name: f"methods/{name}.md"} for name in sorted(covpool.list_pools())]}]
     text = (ROOT / "mkdocs.yml").read_text()
     assert "- docs/hooks.py" in text and "methods/" not in text
@@ -24,6 +30,23 @@ def test_the_navigation_lists_the_page_of_every_pool() -> None:
 @pytest.mark.parametrize("name", covpool.list_pools())
 def test_the_page_of_a_pool_begins_with_its_name(name: str) -> None:
     assert (ROOT / "docs" / "methods" / f"{name}.md").read_text().startswith(f"# {name}: ")
+
+
+@pytest.mark.parametrize("name", covpool.list_pools())
+def test_the_page_of_a_pool_has_a_formula_advice_and_its_paper(name: str) -> None:
+    text = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    before, _, paper = text.partition("\n## Paper\n")
+    assert "$$" in before and "**When to use it.** " in before
+    assert re.search(r"\]\(https://(arxiv\.org|openaccess\.thecvf\.com|openreview\.net)/", paper)
+    assert re.search(r"^(```|~~~)bibtex\n@", paper, re.MULTILINE) and paper.count("{") == paper.count("}")
+    assert f"{re.findall(r'[0-9]{4}', covpool.pool_info(name).paper)[0]}" in paper
+
+
+@pytest.mark.parametrize("name", covpool.list_pools())
+def test_every_option_of_a_pool_is_on_its_page(name: str) -> None:
+    text = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    missing = {option for option in covpool.pool_info(name).options if f"`{option}" not in text}
+    assert not missing
 
 
 def test_the_readme_names_only_pools_that_exist() -> None:

@@ -2,9 +2,11 @@
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+
+import covpool
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -14,6 +16,9 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+POOL_PAGES = load("pool_pages")
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,24 @@ def test_latex_becomes_mathml() -> None:
     content = load("hooks").on_page_content(page)
     assert "<mo>&#x0003C;</mo>" in content and "<msqrt>" in content and 'display="block"' in content
     assert "arithmatex" not in content
+
+
+@pytest.mark.parametrize("name", covpool.list_pools())
+def test_the_snippet_on_the_page_of_a_pool_runs(name: str) -> None:
+    exec(POOL_PAGES.snippet(name), {})
+
+
+def test_the_page_of_a_pool_gives_its_cost_and_measured_accuracy() -> None:
+    """The numbers are those of docs/results.md."""
+    text = POOL_PAGES.facts("isqrt")
+    assert "| 32,896 |" in text and "| 0.69 ms |" in text
+    assert "224 px | 71.4 % (70.2 to 72.5); against `avg` +4.6 to +6.4 points |" in text
+    assert "320 px | 75.3 % (74.1 to 76.4); against `avg` +9.0 to +11.0 points |" in text
+
+
+def test_generated_sections_stand_before_the_paper() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="methods/avg.md"))
+    text = POOL_PAGES.on_page_markdown("# avg\n\n## Paper\n\nLin", page=page)
+    assert text.startswith("# avg\n\n## In code\n\n```python\n") and text.endswith("## Paper\n\nLin")
+    elsewhere = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    assert POOL_PAGES.on_page_markdown("# covpool", page=elsewhere) == "# covpool"

@@ -25,6 +25,7 @@ LOADS = {
     "iframe": "src",
     "source": "src",
 }  # what a browser fetches unasked
+ASCII_MATHS = re.compile(r"[\w)]\^[\w({-]|sqrt\(|<=|>=|<-|\bSigma\b|\bsum_|\b[a-zA-Z]_[a-zA-Z0-9]\b")
 NO_REQUEST = {"canonical", "next", "prev"}  # relations of a link that a browser does not fetch
 
 
@@ -71,6 +72,8 @@ def faults(path: Path, pages: dict[Path, Page], root: Path) -> list[str]:
     found += ["a code fence that is not parsed"] if "```" in page.text else []
     found += ["mathematics that is not converted"] if any(mark in page.text for mark in ("$$", "\\(", "\\[")) else []
     found += [f"a LaTeX command that is not known: {page.maths}"] if "\\" in page.maths or "&" in page.maths else []
+    if "reference" not in path.parts:  # docstrings are written for a terminal
+        found += [f"a formula as plain text: {one}" for one in ASCII_MATHS.findall(page.text)]
     for address in page.resources:
         if "//" in address:
             found.append(f"a request to another host: {address}")
@@ -128,6 +131,7 @@ def test_wide_tables_scroll_in_a_box_of_their_own(pages: dict[Path, Page]) -> No
         ("<p>Inner products <G, dF[H]> vanish.</p>", "unknown tag <g"),
         ("<p>```python no-run</p>", "a code fence"),
         ("<p>$$x$$</p>", "mathematics that is not converted"),
+        ("<p>z = Sigma</p>", "a formula as plain text: Sigma"),
         (r"<math><mi>\foo</mi></math>", "a LaTeX command"),
         ('<img src="a.png">', "missing file a.png"),
         ('<a href="../b/">b</a>', "dead link ../b/"),
