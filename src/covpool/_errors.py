@@ -29,6 +29,10 @@ class OutOfResourcesError(CovpoolError, RuntimeError):
     """The work does not fit this machine: not enough memory, or no suitable device."""
 
 
+class CovpoolWarning(UserWarning):
+    """Something is less accurate than a user may expect, or different. The command line shows no other warnings."""
+
+
 class UnsupportedError(CovpoolError, RuntimeError):
     """A valid request that covpool cannot carry out, such as an export whose result differs from the network."""
 

@@ -36,6 +36,7 @@ class PoolInfo:
         size: Length of the representation, as a formula in c, the number of channels after the reduction.
         cost: Multiply-adds per image, as a formula in n positions, c channels and the method's options.
         options: The method's own keyword arguments and their defaults.
+        meanings: What each of these arguments does, as the docstring of the class says it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PoolInfo:
     size: str
     cost: str
     options: dict[str, Any] = field(default_factory=dict)
+    meanings: dict[str, str] = field(default_factory=dict)
 
 
 _POOLS: dict[str, tuple[type[Pool], PoolInfo]] = {}
@@ -88,7 +90,9 @@ def register(name: str, *, title: str, order: str, **about: str) -> Callable[[P]
                 f"a pool named {name!r} is already registered, as {_POOLS[name][0].__qualname__}: choose another name"
             )
         found = {key: documented(cls, label) for key, label in LABELS.items()}
-        _POOLS[name] = cls, PoolInfo(name=name, title=title, order=order, options=cls.own_options(), **(found | about))
+        options = cls.own_options()
+        meanings = documented_options(options, cls.__mro__)
+        _POOLS[name] = cls, PoolInfo(name, title, order=order, options=options, meanings=meanings, **(found | about))
         return cls
 
     return add
@@ -102,6 +106,18 @@ def documented(what: object, label: str) -> str:
     """
     found = re.search(rf"^{label}: (.+?)(?=\n\n|\n[A-Z]\w+: |\Z)", inspect.cleandoc(what.__doc__ or ""), re.M | re.S)
     return " ".join(found[1].split()) if found else ""
+
+
+def documented_options(options: Iterable[str], sources: Iterable[object]) -> dict[str, str]:
+    """Return what docstrings say about each option in their section "Args"; the first one that has it counts.
+
+    >>> documented_options(["order", "color"], [register])
+    {'order': 'Order of the statistics that it keeps.', 'color': ''}
+    """
+    text = "\n".join(inspect.cleandoc(source.__doc__ or "") for source in sources)
+    pattern = r"^    (?:\w+, )*%s(?:, \w+)*: (.+(?:\n {8}.+)*)"  # one line may describe several options
+    found = {key: re.search(pattern % key, text, re.MULTILINE) for key in options}
+    return {key: " ".join(match[1].split()) if match else "" for key, match in found.items()}
 
 
 def unregister(name: str) -> None:

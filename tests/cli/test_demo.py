@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Resul
 
 
 def rows(output: str, name: str) -> list[list[str]]:
-    lines = [line for line in output.splitlines() if line.startswith(f"│ {name}")]
-    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+    lines = [line.strip() for line in output.splitlines() if line.strip().startswith(f"{name} ")]
+    return [re.split(r"\s{2,}", line) for line in lines]
 
 
 def test_every_part_has_a_table_with_all_pools(made: tuple[Path, Result]) -> None:

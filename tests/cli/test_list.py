@@ -1,3 +1,5 @@
+import pytest
+
 import covpool
 from cli.runner import refused, run
 
@@ -18,6 +20,12 @@ def test_all_pools_blocks_and_networks_are_listed() -> None:
         assert name in result.output
 
 
+def test_a_listing_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines, recipes = (run("list", *options).output.splitlines() for options in ((), ("--recipes",)))
+    assert max(map(len, [*lines, *recipes])) <= 80 and len(lines) <= 75
+
+
 def test_models_are_printed_one_per_line() -> None:
     result = run("list", "--models", "resnet50_isqrt_*")
     assert result.output.split() == covpool.list_models("resnet50_isqrt_*")
@@ -27,4 +35,3 @@ def test_models_are_printed_one_per_line() -> None:
 def test_recipes_are_described() -> None:
     text = " ".join(run("list", "--recipes").output.split())
     assert "finetune-vgg16_bcnn" in text and "indoor67" in text
-    assert "pool.alpha=[0.1" in text  # not taken for markup

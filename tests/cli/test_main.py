@@ -35,6 +35,13 @@ def test_missing_packages_are_named() -> None:
     assert done.returncode == 1 and "pip install 'covpool[all]'" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_warnings_of_libraries_stay_hidden_and_ours_take_one_line() -> None:
+    before = "import covpool, warnings; from covpool._errors import CovpoolWarning as Ours; "
+    before += "covpool.list_pools = lambda: [warnings.warn('torch is loud'), warnings.warn('look', Ours), 'isqrt']"
+    done = covpool("show", "isqrt", before=before)
+    assert done.returncode == 0 and done.stderr == "covpool: look\n"
+
+
 def test_the_version() -> None:
     assert covpool("--version").stdout == f"covpool {__version__}\n"
 

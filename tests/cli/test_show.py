@@ -13,6 +13,20 @@ def test_a_pool() -> None:
 
 
 @pytest.mark.parametrize("name", [*covpool.list_pools(), *covpool.list_blocks()])
+def test_every_option_is_explained(name: str) -> None:
+    info = covpool.pool_info(name) if name in covpool.list_pools() else covpool.block_info(name)
+    assert all(info.meanings[option] for option in info.options), info.meanings
+
+
+def test_a_recipe() -> None:
+    text = " ".join(run("show", "ablation-alpha").output.split())
+    assert "pool.alpha=[0.1" in text, "not taken for markup"
+    text = " ".join(run("show", "finetune+cub").output.split())
+    assert "train.epochs 25 Number of epochs." in text and "covpool train finetune+cub --data FOLDER" in text
+    assert "did you mean 'finetune-avg'" in refused("show", "finetune-av")
+
+
+@pytest.mark.parametrize("name", [*covpool.list_pools(), *covpool.list_blocks()])
 def test_formulas_are_printed_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     info = covpool.pool_info(name) if name in covpool.list_pools() else covpool.block_info(name)

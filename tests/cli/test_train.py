@@ -54,6 +54,7 @@ def test_mistakes_are_one_line(recipe: Path, tmp_path: Path) -> None:
     assert "needs a recipe" in refused("train")
     assert "did you mean 'optimizer'" in refused("train", recipe, "optimiser.lr=1")
     assert "`data.root`" in refused("train", recipe, "data.root=/no/such", "--run", tmp_path / "run")
+    assert "`data.root`" in refused("train", recipe, "--data", "/no/such", "--run", tmp_path / "run")
     assert "not the folder of a run" in refused("train", "--resume", tmp_path)
     assert "leave 'tiny.toml' out" in refused("train", "tiny.toml", "--resume", tmp_path)
     assert "not both" in refused("train", "--resume", tmp_path, "--out", tmp_path / "other")

@@ -1,4 +1,5 @@
 import io
+import re
 
 from rich.console import Console
 
@@ -22,7 +23,8 @@ def test_events_are_shown() -> None:
                 "epoch": 1,
                 **learnt,
                 "top1": 0.5,
-                "top3": 1.0,
+                "top5": 1.0,
+                "waited": 1.8,
                 "seconds": 2.0,
                 "evaluation_seconds": 5.0,
             }
@@ -30,16 +32,35 @@ def test_events_are_shown() -> None:
         bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
         bar({"event": "epoch", "step": 30, "epoch": 3, **learnt, "validation_top1": 0.25, "seconds": 2.0})
     said = screen.getvalue()
+    assert said.count("waiting for images") == 1
     for words in (
         "the backbone from file.pth",
         "10/20",
-        "loss 1.500  accuracy 25.0%  100 images/s, 89% of the time waiting for images",
+        "loss 1.500  accuracy 25.0%  100 images/s",
+        "90% of the time was spent waiting for images: raise data.workers or set data.cache",
         "skipping an image that cannot be read: a/[b].jpg",
-        "epoch 1: loss 1.4000  accuracy 30.00%  test: top-1 50.00%  top-3 100.00%  7 s",
-        "epoch 2: loss 1.4000  accuracy 30.00%  test: not evaluated",
-        "epoch 3: loss 1.4000  accuracy 30.00%  validation: top-1 25.00%  2 s",
+        "epoch 1: loss 1.400, training 30.0%, test 50.00%, top-5 100.00%, 7 s",
+        "epoch 2: loss 1.400, training 30.0%, test not evaluated, 2 s",
+        "epoch 3: loss 1.400, training 30.0%, validation 25.00%, 2 s",
     ):
         assert words in said, words
+
+
+def test_nothing_is_wider_than_80_columns() -> None:
+    screen = io.StringIO()
+    with TrainingBar(Console(file=screen, width=80, force_terminal=True, color_system=None)) as bar:
+        bar({"event": "stage", "step": 0, "total_steps": 2400, "notes": []})
+        bar({"event": "tick", "step": 1200, "epoch": 12})
+        speeds = {"images_per_s": 1000.0, "compute_images_per_s": 9000.0}
+        bar({"event": "step", "step": 1200, "epoch": 12, "loss": 1.5, "accuracy": 0.25, **speeds})
+        learnt = {"train_loss": 6.2345, "train_top1": 0.9999, "validation_top1": 0.99, "validation_top5": 0.99}
+        bar({"event": "epoch", "step": 1200, "epoch": 100, **learnt, "seconds": 1234.0})
+    lines = re.split(r"[\r\n]|\x1b\[[?\d]*[A-Za-z]", screen.getvalue())
+    assert max(map(len, lines)) <= 80
+    assert any(
+        re.search(r"1200/2400 loss 1.500  accuracy 25.0%  1000 images/s \d:\d\d:\d\d (left|taken)$", line)
+        for line in lines
+    )
 
 
 def test_a_bar_that_never_started_leaves_nothing() -> None:

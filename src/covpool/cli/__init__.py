@@ -1,13 +1,16 @@
 """The command line: every command parses its options, calls the library and shows the result."""
 
 import sys
+import warnings
 
+from covpool._errors import CovpoolWarning
 from covpool.cli._interrupt import interrupts
 
 
 def main() -> None:
     """Entry point of the `covpool` command."""
     interrupts.install()
+    _show_own_warnings()
     try:
         try:
             from covpool.cli.app import app
@@ -16,3 +19,11 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         interrupts.end()
+
+
+def _show_own_warnings() -> None:
+    """Show covpool's warnings in one line each and those of libraries not at all, unless Python is told otherwise."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", CovpoolWarning)
+        setattr(warnings, "formatwarning", lambda message, *_, **__: f"covpool: {message}\n")  # noqa: B010

@@ -2,13 +2,27 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+
+class TimeLeft(ProgressColumn):
+    """The time left; the time taken while that is unknown and at the end."""
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.time_remaining
+        seconds, label = (task.elapsed or 0, "taken") if left is None else (left, "left")
+        return Text(f"{timedelta(seconds=int(seconds))} {label}")
 
 
 def make_bar(console: Console, *, transient: bool = False) -> Progress:
-    """Make the bar of all commands: description, bar, count, the task's field `news`, time spent and time left.
+    """Make the bar of all commands: description, bar, count, the task's field `news`, and time left.
+
+    The bar itself takes the width that the others leave.
 
     Args:
         console: Console to draw on.
@@ -16,13 +30,13 @@ def make_bar(console: Console, *, transient: bool = False) -> Progress:
     """
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
         MofNCompleteColumn(),
         TextColumn("{task.fields[news]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeLeft(),
         console=console,
         transient=transient,
+        expand=True,
     )
 
 

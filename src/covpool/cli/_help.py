@@ -1,11 +1,12 @@
 """The help of commands, read from their docstrings."""
 
 import inspect
-import re
 from collections.abc import Callable
 from typing import Annotated, get_args, get_origin
 
 import typer
+
+from covpool._registry import documented_options
 
 
 def with_help(command: Callable[..., None]) -> Callable[..., None]:
@@ -14,11 +15,10 @@ def with_help(command: Callable[..., None]) -> Callable[..., None]:
     Positional parameters become arguments on the command line, keyword-only ones options. An annotation
     `Annotated[..., typer.Option(...)]` adds what typer needs besides, such as the smallest value.
     """
-    text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:\n")
-    notes = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE))
-    parameters = inspect.signature(command).parameters.values()
-    described = [_describe(one, " ".join(notes[one.name].split())) if one.name in notes else one for one in parameters]
-    command.__doc__ = text
+    parameters = inspect.signature(command).parameters
+    notes = documented_options(parameters, [command])
+    described = [_describe(one, notes[one.name]) if notes[one.name] else one for one in parameters.values()]
+    command.__doc__ = inspect.cleandoc(command.__doc__ or "").partition("\n\nArgs:\n")[0]
     setattr(command, "__signature__", inspect.Signature(described))  # noqa: B010
     return command
 

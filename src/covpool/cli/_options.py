@@ -17,6 +17,9 @@ Flip = Annotated[
     bool | None,
     typer.Option(help="Average the scores of each image and its flipped copy. The default is as in the training."),
 ]
+DataFolder = Annotated[
+    str, typer.Option(metavar="FOLDER", help="Folder of the data set, or NAME:FOLDER as in cub:/data/CUB_200_2011.")
+]
 RecipeName = Annotated[str, typer.Argument(help="Recipe: a TOML file, or a name from `covpool list --recipes`.")]
 
 
@@ -51,6 +54,16 @@ def split_data(asked: str) -> tuple[str, str]:
 
     name, colon, root = asked.partition(":")
     return (name, root) if colon and name in list_sets() else ("", asked)
+
+
+def data_overrides(asked: str) -> list[str]:
+    """Return the settings of a recipe that name a data set FOLDER or NAME:FOLDER; none for an empty string.
+
+    >>> data_overrides("cub:/data/CUB_200_2011"), data_overrides("")
+    (['data.root=/data/CUB_200_2011', 'data.name=cub'], [])
+    """
+    name, root = split_data(asked)
+    return [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
 
 
 def read_data(asked: str, **settings: Any) -> "Data":

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -28,7 +30,9 @@ def table(
     title: str | None = None,
     caption: str | None = None,
 ) -> Table:
-    """Build a table that wraps long cells instead of cutting them. Markup and terminal escapes are shown literally.
+    """Build a table. Headings break between words, and text, but no number, wraps in a narrow terminal.
+
+    Markup and terminal escapes are shown literally.
 
     Args:
         headings: Headings of the columns.
@@ -37,11 +41,14 @@ def table(
         title: Line above the table.
         caption: Line below the table.
     """
-    made = Table(title=title, caption=caption)
+    made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    cells = [[Text(printable(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for i, heading in enumerate(headings):
-        made.add_column(heading, justify="left" if i < left else "right", overflow="fold")
-    for row in rows:
-        made.add_row(*(escape(printable(cell)) if isinstance(cell, str) else cell for cell in row))
+        width = max(len(part) for part in (*heading.split(), "", *(row[i].plain for row in cells)))
+        style = {"justify": "left"} if i < left else {"justify": "right", "no_wrap": True}
+        made.add_column(escape(fill(heading, max(width, 1), break_on_hyphens=False)), overflow="fold", **style)
+    for row in cells:
+        made.add_row(*row)
     return made
 
 

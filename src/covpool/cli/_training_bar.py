@@ -1,6 +1,6 @@
 """A progress bar for the events of a training run."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -9,6 +9,9 @@ from covpool.cli._output import say
 
 if TYPE_CHECKING:
     from covpool.engine.training import Event
+
+
+WAITING = 0.2  # share of an epoch spent waiting for images from which it is worth saying so
 
 
 class TrainingBar:
@@ -22,6 +25,7 @@ class TrainingBar:
         self._console = console
         self._bar = make_bar(console)
         self._steps = self._bar.add_task("training", total=None, news="")
+        self._advised = False
         self._caching = self._bar.add_task("decoding images", total=None, news="", visible=False)
 
     def __enter__(self) -> "TrainingBar":
@@ -45,6 +49,7 @@ class TrainingBar:
             self._bar.update(self._steps, news=_step(event))
         elif name == "epoch":
             say(self._console, _epoch(event))
+            self._advise(event)
         elif name == "broken":
             say(self._console, f"skipping an image that cannot be read: {event['path']}")
         elif name == "stopping":
@@ -55,20 +60,24 @@ class TrainingBar:
                 self._caching, description=event["what"], completed=done, total=count, visible=done < count
             )
 
+    def _advise(self, event: "Event") -> None:
+        """Say once that reading images takes much of the time."""
+        waiting = event.get("waited", 0.0) / max(event["seconds"], 1e-9)
+        if waiting > WAITING and not self._advised:
+            self._advised = True
+            remedy = "raise data.workers or set data.cache"
+            say(self._console, f"{waiting:.0%} of the time was spent waiting for images: {remedy}")
+
 
 def _step(event: "Event") -> str:
-    speed = f"{event['images_per_s']:.0f} images/s"
-    if event["compute_images_per_s"] > 1.1 * event["images_per_s"]:
-        waiting = 1 - event["images_per_s"] / event["compute_images_per_s"]
-        speed += f", {waiting:.0%} of the time waiting for images"
-    return f"loss {event['loss']:.3f}  accuracy {event['accuracy']:.1%}  {speed}"
+    return f"loss {event['loss']:.3f}  accuracy {event['accuracy']:.1%}  {event['images_per_s']:.0f} images/s"
 
 
 def _epoch(event: "Event") -> str:
-    """One line per epoch: training loss and accuracy, test or validation accuracy, seconds."""
+    """One line of at most 80 characters: training loss and accuracy, test or validation accuracy, seconds."""
     part, prefix = ("validation", "validation_") if "validation_top1" in event else ("test", "")
-    found: dict[str, Any] = {f"top-{k}": event.get(f"{prefix}top{k}") for k in (1, 3, 5)}
-    test = "  ".join(f"{name} {value:.2%}" for name, value in found.items() if value is not None)
-    training = f"loss {event['train_loss']:.4f}  accuracy {event['train_top1']:.2%}"
+    top1, top5 = (event.get(f"{prefix}top{k}") for k in (1, 5))
+    found = "not evaluated" if top1 is None else f"{top1:.2%}" + ("" if top5 is None else f", top-5 {top5:.2%}")
+    training = f"loss {event['train_loss']:.3f}, training {event['train_top1']:.1%}"
     seconds = event["seconds"] + event.get("evaluation_seconds", 0.0)
-    return f"epoch {event['epoch']}: {training}  {part}: {test or 'not evaluated'}  {seconds:.0f} s"
+    return f"epoch {event['epoch']}: {training}, {part} {found}, {seconds:.0f} s"

@@ -1,5 +1,6 @@
 """`covpool list`: the available pools, blocks, models and recipes."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ def command(
 
     Args:
         models: Print the names of the models that match a pattern such as 'resnet50_*', one per line.
-        recipes: List the recipes that `covpool train` knows by name.
+        recipes: List the recipes that `covpool train` knows by name, with what they are for.
     """
     if recipes:
         Console().print(_recipes())
@@ -38,10 +39,9 @@ def _pools() -> Table:
     rows = []
     for name in covpool.list_pools():
         info = covpool.pool_info(name)
-        method = Text.assemble(f"{info.title}\n", (_short(info.paper), "dim"))
-        rows.append((name, method, info.order, info.size, info.cost))
-    headings = ("name", "method and paper", "order", "size", "cost per image")
-    return table(headings, rows, left=5, title="Pools: covpool.create_pool(name, in_features, **options)")
+        rows.append((name, info.title, info.order.partition(",")[0], Text(_short(info.paper), "dim")))
+    title, caption = "Pools: covpool.create_pool(name, in_features, **options)", "`covpool show NAME` tells more"
+    return table(("name", "method", "order", "paper"), rows, left=4, title=title, caption=caption)
 
 
 def _short(paper: str) -> str:
@@ -56,17 +56,18 @@ def _short(paper: str) -> str:
 
 def _blocks() -> Table:
     infos = [covpool.block_info(name) for name in covpool.list_blocks()]
-    rows = [(info.name, info.title, info.place, info.parameters) for info in infos]
-    title = "Blocks: covpool.insert(backbone, name, **options), or in the name of a backbone such as resnet50+se"
-    return table(("name", "method", "place", "parameters"), rows, left=4, title=title)
+    rows = [(info.name, info.title, Text(_short(info.paper), "dim")) for info in infos]
+    title = "Blocks: covpool.insert(backbone, name), or as in the backbone resnet50+se"
+    return table(("name", "method", "paper"), rows, left=3, title=title)
 
 
 def _recipes() -> Table:
     from covpool.recipe import list_recipes, list_sets, read_about
 
-    rows = [(name, read_about(name)) for name in list_recipes()]
-    caption = f"add settings with +, as in finetune+cub: {', '.join(list_sets())}"
-    title = "Recipes: covpool train NAME data.root=FOLDER"
+    rows = [(name, re.split(r"[.:;] | \(", read_about(name))[0]) for name in list_recipes()]
+    sets = ", ".join(list_sets())
+    caption = f"`covpool show NAME` tells more; add settings with +, as in finetune+cub: {sets}"
+    title = "Recipes: covpool train NAME --data FOLDER"
     return table(("name", "about"), rows, left=2, title=title, caption=caption)
 
 

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import require
 from covpool.cli._bars import counting_bar
-from covpool.cli._options import Device, chosen_device, split_data
+from covpool.cli._options import DataFolder, Device, chosen_device, data_overrides
 from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, say, table
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ SECONDS = 0.3  # time spent on measuring the costs of one pool
 def command(
     settings: list[str] | None = None,
     *,
-    data: str = "",
+    data: DataFolder = "",
     json: Path | None = None,
     plot: Path | None = None,
     markdown: Path | None = None,
@@ -38,7 +37,6 @@ def command(
 
     Args:
         settings: Settings: key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt].
-        data: Folder of the data set, or NAME:FOLDER as in cub:/data/cub.
         json: Append each result to this file. Results that it contains already are not computed again.
         plot: Plot accuracy against cost to this image file.
         markdown: Write the table to this file as Markdown.
@@ -49,9 +47,7 @@ def command(
     from covpool.bench import check_plot_path, environment
     from covpool.studies.probe import plot_probe, probe, read_probe, read_results, recommended, summarize
 
-    name, root = split_data(data)
-    given = [f"data.root={root}"] * bool(root) + [f"data.name={name}"] * bool(name)
-    chosen = read_probe([*(settings or []), *given])
+    chosen = read_probe([*(settings or []), *data_overrides(data)])
     if plot is not None:
         check_plot_path(plot)
     place = torch.device(chosen_device(device))
@@ -100,7 +96,10 @@ HEADINGS = (
     *("pool", "top-1 %", "95 % interval", "minus avg", "minus the best", "held out %", "channels", "vector"),
     *("ms per image", "GPU busy ms per image", "peak MiB", "parameters", "fit s", "penalty", "lr", "remarks"),
 )
-ONLY_MARKDOWN = ("95 % interval", "minus the best", "GPU busy ms per image", "peak MiB", "parameters")
+ONLY_MARKDOWN = (
+    *("95 % interval", "minus the best", "channels", "GPU busy ms per image", "peak MiB", "parameters"),
+    *("penalty", "lr", "remarks"),
+)
 
 
 def _cells(row: "PoolSummary") -> list[str]:
@@ -132,10 +131,7 @@ def _table(rows: "list[PoolSummary]") -> Table:
     cells = [_cells(row) for row in rows]
     shown = [i for i, heading in enumerate(HEADINGS) if heading not in ONLY_MARKDOWN]
     shown = [i for i in shown if any(line[i] not in ("", UNKNOWN) for line in cells)]
-    made = table([HEADINGS[i] for i in shown], [[line[i] for i in shown] for line in cells])
-    made.box, made.pad_edge, made.padding = box.SIMPLE_HEAD, False, (0, 0)
-    made.columns[-1].justify = "left" if HEADINGS[shown[-1]] == "remarks" else "right"
-    return made
+    return table([HEADINGS[i] for i in shown], [[line[i] for i in shown] for line in cells])
 
 
 def _markdown(title: str, rows: "list[PoolSummary]") -> str:
@@ -148,10 +144,11 @@ def _remarks(rows: "list[PoolSummary]", runs: "list[ProbeResult]", known: "list[
     from covpool.studies.probe import GROUPS
 
     best = ", ".join(row.pool for row in rows if row.group == "best")
+    notes = "".join(f"{row.pool}: {'failed: ' * (row.group == 'failed')}{row.note}\n" for row in rows if row.note)
     reused = sum(run in known for run in runs)
     images = max((run.images for run in runs), default=0)
     taken = f"; {reused} of {len(runs)} results come from the file" if reused else ""
-    return f"{images} test images; intervals are 95 %{taken}\n{GROUPS['best']}: {best or 'none'}"
+    return f"{notes}{images} test images; intervals are 95 %{taken}\n{GROUPS['best']}: {best or 'none'}"
 
 
 def _next_steps(chosen: "Probe", winner: "PoolSummary") -> str:

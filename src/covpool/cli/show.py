@@ -1,9 +1,12 @@
-"""`covpool show NAME`: everything about one pool, one block, or one network of the paper."""
+"""`covpool show NAME`: everything about one pool, block, network of the paper, or recipe."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import covpool
 from covpool._errors import CovpoolError, did_you_mean
@@ -21,10 +24,10 @@ def command(
     device: Device = "",
     batch: int = 1,
 ) -> None:
-    """Show a pool or block (paper, formula, cost, options) or a model beside its row in the paper's Appendix III.
+    """Show a pool or block (paper, formula, cost, options), a recipe (settings), or a model beside the paper's numbers.
 
     Args:
-        name: Name of a pool, block or model; `covpool list` shows them all.
+        name: Name of a pool, block or model, which `covpool list` shows, or a recipe, as for `covpool train`.
         measure: Measure the time and memory of a model on this machine.
         batch: Number of images per batch in the measurement.
     """
@@ -41,28 +44,49 @@ def command(
             found = efficiency(name, measure=measure, device=place, batch=batch)
         console.print(_model(found))
     else:
-        hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_blocks(), *covpool.list_models()])
-        raise CovpoolError(f"there is no pool, block or model named {name!r}{hint}: `covpool list` shows all names")
+        from covpool.recipe import list_recipes
+
+        recipes = list_recipes()
+        if name.partition("+")[0] in recipes or Path(name).suffix == ".toml":
+            console.print(_recipe(name))
+            return
+        hint = did_you_mean(name, [*covpool.list_pools(), *covpool.list_blocks(), *covpool.list_models(), *recipes])
+        raise CovpoolError(
+            f"there is no pool, block, model or recipe named {name!r}{hint}: `covpool list` shows all names, and "
+            "`covpool list --recipes` those of recipes"
+        )
 
 
 def _pool(name: str) -> Table:
     info = covpool.pool_info(name)
     rows = [(key, getattr(info, key)) for key in ("paper", "order", "formula", "size", "cost")]
     example = f'covpool.create_pool("{name}", in_features=512, reduce_to=256)'
-    rows += [("options", _options(info.options) or "none of its own"), ("example", example)]
-    return facts(rows, title=f"{info.name}: {info.title}")
+    return facts([*rows, *_options(info), ("example", example)], title=f"{info.name}: {info.title}")
 
 
 def _block(name: str) -> Table:
     info = covpool.block_info(name)
     rows = [(key, getattr(info, key)) for key in ("paper", "formula", "place", "parameters")]
     example = f'covpool.insert(timm.create_model("resnet50"), "{name}")'
-    rows += [("options", _options(info.options)), ("example", example)]
-    return facts(rows, title=f"{info.name}: {info.title}")
+    return facts([*rows, *_options(info), ("example", example)], title=f"{info.name}: {info.title}")
 
 
-def _options(options: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value!r}" for key, value in options.items())
+def _options(info: "covpool.PoolInfo | covpool.BlockInfo") -> Iterator[tuple[str, Text]]:
+    """Yield a row per option, with its default and its meaning."""
+    for key, value in info.options.items():
+        yield "option", Text.assemble(f"{key}={value!r}  ", (info.meanings[key], "dim"))
+
+
+def _recipe(name: str) -> Table:
+    """The settings that a recipe changes, and what each of them means."""
+    from covpool.recipe import Recipe, flat_settings, read_recipe, setting_meaning
+
+    recipe, defaults = read_recipe(name), dict(flat_settings(Recipe()))
+    rows: list[tuple[str, Text | str]] = [("about", recipe.about)]
+    for key, value in flat_settings(recipe):
+        if key not in ("name", "about") and value != defaults.get(key):
+            rows.append((key, Text.assemble(f"{value}  ", (setting_meaning(key), "dim"))))
+    return facts([*rows, ("example", f"covpool train {name} --data FOLDER")], title=f"recipe {recipe.name}")
 
 
 def _model(found: "Efficiency") -> Table:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
-from covpool.cli._options import RecipeName
+from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import TrainingBar
 
@@ -24,6 +24,7 @@ def command(
     recipe: RecipeName,
     settings: list[str] | None = None,
     *,
+    data: DataFolder = "",
     out: Path | None = None,
     dry_run: bool = False,
 ) -> None:
@@ -31,7 +32,7 @@ def command(
 
     The exit code is 1 if a run failed.
 
-    Example: covpool sweep finetune pool.iterations=[1,3,5] seed=[0,1,2] data.root=birds
+    Example: covpool sweep finetune pool.iterations=[1,3,5] seed=[0,1,2] --data birds
 
     Args:
         settings: Settings: table.key=value, or table.key=\\[a,b,c] for several values to try.
@@ -45,7 +46,7 @@ def command(
     from covpool.studies.sweep import plan
 
     folder = out or Path("runs", f"{Path(recipe).stem}-sweep")
-    planned = plan(recipe, settings or [], folder)
+    planned = plan(recipe, [*(settings or []), *data_overrides(data)], folder)
     if dry_run:
         typer.echo("\n".join(str(one.run) for one in planned))
         return

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
-from covpool.cli._options import RecipeName
+from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import say
 from covpool.cli._training_bar import TrainingBar
 
@@ -23,6 +23,7 @@ def command(
     recipe: RecipeName = "",
     settings: list[str] | None = None,
     *,
+    data: DataFolder = "",
     out: Annotated[Path | None, typer.Option("--out", "--run")] = None,
     resume: Path | None = None,
     report: bool = True,
@@ -41,7 +42,7 @@ def command(
     """
     from covpool.recipe import to_toml
 
-    chosen = _chosen_recipe(recipe, settings or [], out, resume)
+    chosen = _chosen_recipe(recipe, [*(settings or []), *data_overrides(data)], out, resume)
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return

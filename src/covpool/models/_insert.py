@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from torch import nn
 
 from covpool._errors import CovpoolError, WrongTypeError, check_choice, did_you_mean
-from covpool._registry import documented
+from covpool._registry import documented, documented_options
 from covpool.blocks.cbam import ConvolutionalAttention
 from covpool.blocks.fb import Compensation, FactorizedBilinear
 from covpool.blocks.se import SqueezeExcitation
@@ -34,6 +34,7 @@ class BlockInfo:
         place: Where it is inserted.
         parameters: The parameters it adds, as a formula in the c channels of a residual block's output.
         options: Its keyword arguments and their defaults.
+        meanings: What each of these arguments does.
     """
 
     name: str
@@ -43,6 +44,7 @@ class BlockInfo:
     place: str
     parameters: str
     options: dict[str, Any]
+    meanings: dict[str, str]
 
 
 _BLOCKS: dict[str, tuple[Change, BlockInfo]] = {}
@@ -116,7 +118,8 @@ def _block(name: str, **about: str) -> Callable[[Change], Change]:
         parameters = inspect.signature(change).parameters.values()
         options = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
         about.update(formula=documented(change, "Formula"), paper=documented(change, "Reference"))
-        _BLOCKS[name] = change, BlockInfo(name, **about, options=options)
+        meanings = documented_options(options, [change])
+        _BLOCKS[name] = change, BlockInfo(name, **about, options=options, meanings=meanings)
         return change
 
     return add
@@ -133,6 +136,10 @@ def _insert_se(model: nn.Module, *, reduction: int = 16) -> None:
 
     Formula: y = sigmoid(W2 relu(W1 mean(x) + b1) + b2) x
     Reference: Hu et al., Squeeze-and-Excitation Networks, CVPR 2018
+
+    Args:
+        model: The ResNet.
+        reduction: The gate has a hidden layer of c / reduction channels.
     """
     for block in take_over(model):
         block.add_gate("se", SqueezeExcitation(block.channels, reduction=reduction))
@@ -149,6 +156,10 @@ def _insert_cbam(model: nn.Module, *, reduction: int = 16) -> None:
 
     Formula: y = sigmoid(BN(conv7x7([mean, max] of z))) z, z = sigmoid(MLP(mean(x)) + MLP(max(x))) x
     Reference: Woo et al., CBAM: Convolutional Block Attention Module, ECCV 2018
+
+    Args:
+        model: The ResNet.
+        reduction: The gate of the channels has a hidden layer of c / reduction channels.
     """
     for block in take_over(model):
         block.add_gate("cbam", ConvolutionalAttention(block.channels, reduction=reduction))
@@ -160,6 +171,11 @@ def _insert_sort(model: nn.Module, *, tau: float = TAU, root: bool = True) -> No
 
     Formula: y = a + b + sqrt(relu(a) relu(b) + tau)
     Reference: Wang et al., SORT: Second-Order Response Transform for Visual Recognition, ICCV 2017
+
+    Args:
+        model: The ResNet.
+        tau: Number under the root, which keeps its derivative finite.
+        root: Whether to take the root of the product.
     """
     for block in take_over(model):
         block.set_merge(SecondOrderResponse(tau=tau, root=root))
@@ -184,6 +200,14 @@ def _insert_fb(
 
     Formula: y = mean over positions of b + w^T x + |F x|^2
     Reference: Li et al., Factorized Bilinear Models for Image Recognition, ICCV 2017
+
+    Args:
+        model: The ResNet.
+        rank: Number of rows of F, per class.
+        drop: Probability of dropping a row of F in training.
+        self_terms: Whether the products x_i x_i count.
+        compensation: How the scale of the kept rows makes up for the dropped ones, see `covpool.blocks`.
+        activation: Last activation of the backbone: tanh as published, or relu.
     """
     check_choice("activation", activation, ("tanh", "relu"))
     blocks = take_over(model)

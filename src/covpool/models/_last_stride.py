@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import nn
 
+from covpool._errors import CovpoolWarning
 from covpool.models._backbone import Backbone, positions
 from covpool.models._dense_forms import DenseInceptionReduction, DensePatchMerging, dense_form
 from covpool.models._dry_run import Call, Observation, observe
@@ -15,7 +16,7 @@ DENSE_FORMS = (DensePatchMerging, DenseInceptionReduction)
 TRIMMED = 2  # after the last down-sampling, convolutions without padding may trim the map, but not to half its size
 
 
-class LastStrideKept(UserWarning):
+class LastStrideKept(CovpoolWarning):
     """The last down-sampling of a backbone cannot be removed and stays."""
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_square
-from covpool._errors import check_choice, check_positive_int
+from covpool._errors import CovpoolWarning, check_choice, check_positive_int
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable, is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
@@ -30,6 +30,7 @@ def check_iteration(iterations: int, prenorm: str, dtype: torch.dtype) -> None:
         warnings.warn(
             f"{iterations} Newton-Schulz iterations lose accuracy in float32 on singular matrices and end in NaN "
             f"from about 30 on; use at most {MOST_FLOAT32_ITERATIONS}, float64, or powm_eigh(a, 0.5)",
+            CovpoolWarning,
             stacklevel=3,
         )
 

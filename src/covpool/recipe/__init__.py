@@ -9,6 +9,7 @@ from covpool.recipe._parse import check_recipe as check_recipe
 from covpool.recipe._parse import json_schema as json_schema
 from covpool.recipe._parse import read_about as read_about
 from covpool.recipe._parse import read_recipe as read_recipe
+from covpool.recipe._parse import setting_meaning as setting_meaning
 from covpool.recipe._pool_options import pool_options as pool_options
 from covpool.recipe._schema import Devices as Devices
 from covpool.recipe._schema import Model as Model

@@ -85,6 +85,20 @@ def json_schema() -> dict[str, Any]:
     return Recipe.model_json_schema()
 
 
+def setting_meaning(key: str) -> str:
+    """Return the description of a setting, named as on the command line; an empty string for an option of a pool.
+
+    >>> setting_meaning("train.epochs"), setting_meaning("pool.iterations")
+    ('Number of epochs.', '')
+    """
+    kind: Any = Recipe
+    *tables, name = key.split(".")
+    for table in tables:
+        kind = kind.model_fields[table].annotation
+    found = kind.model_fields.get(name)
+    return " ".join((found.description or "").split()) if found else ""
+
+
 def _start_from(table: dict[str, Any], typed: set[str]) -> None:
     """Let weights typed on the command line replace those that a recipe would download; see `read_recipe`."""
     init = table.get("init")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError, CovpoolWarning, require
 from covpool.engine.classifiers import LinearClassifier
 
 BLOCK = 128  # images optimized between two products with the Gram matrix
@@ -109,7 +109,8 @@ def _solve_dual(
             on_epoch(epoch, gap)
         if gap <= tolerance:
             return beta
-    warnings.warn(f"the SVMs did not converge: the gap is {gap:.1e} after {max_epochs} passes", stacklevel=3)
+    message = f"the SVMs did not converge: the gap is {gap:.1e} after {max_epochs} passes"
+    warnings.warn(message, CovpoolWarning, stacklevel=3)
     return beta
 
 
