@@ -47,6 +47,10 @@ def make_features(
     if pretrained and weights is not None:
         raise CovpoolError("`pretrained` and `weights` both give weights: choose one")
     sources = backbone if isinstance(backbone, tuple) else (backbone,)
+    if not sources:
+        raise CovpoolError(
+            "`backbone` must be a classifier, its name, or a tuple with at least one; got an empty tuple"
+        )
     size = (input_size, input_size) if isinstance(input_size, int) else input_size
     streams = []
     for source, path in zip(sources, _one_each(weights, len(sources)), strict=True):
