@@ -1,7 +1,19 @@
+"""Times and memory, and the share of a device's limits that a pool reaches, against formulas by hand."""
+
 import pytest
 import torch
 
-from covpool.bench._measure import Timing, count_launches, peak_memory, synchronize, time_interleaved
+import covpool
+from covpool.bench._measure import (
+    Timing,
+    copy_rate,
+    count_launches,
+    matmul_rate,
+    peak_memory,
+    pool_shares,
+    synchronize,
+    time_interleaved,
+)
 
 CPU = torch.device("cpu")
 
@@ -40,3 +52,15 @@ def test_memory_and_launches_on_a_gpu() -> None:
     launches = count_launches(lambda: x + 1, gpu)
     assert memory is not None and memory >= 4
     assert launches is not None and launches >= 1
+
+
+def test_rates_are_positive() -> None:
+    assert matmul_rate(CPU, torch.float32, order=64) > 0 and copy_rate(CPU, mebibytes=1) > 0
+
+
+def test_shares_of_plain_covariance_by_hand() -> None:
+    pool = covpool.create_pool("cov", 8)
+    shares = pool_shares(pool, (2, 9, 8), milliseconds=1e-3, limits=(1.0, 1.0))
+    flops = 3 * 2 * 2 * 9 * 8 * 8
+    size = 4 * (3 * 2 * 9 * 8 + 2 * 2 * 36)
+    assert shares == pytest.approx({"share_of_products": flops / 1e-6 / 1e12, "share_of_copy": size / 1e-6 / 1e9})

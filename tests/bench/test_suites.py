@@ -1,3 +1,5 @@
+"""Suites give times and small errors; those of roots and of start-up measure what they say."""
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from covpool.bench import SUITES, Record, run_suite
 from covpool.bench import _suites as suites
 from covpool.bench._candidates import Comparison
 from covpool.bench._compare import compare
+from covpool.bench._measure import saved_memory
 
 CPU = torch.device("cpu")
 SHAPE = (2, 24, 8)  # well-conditioned, so that float32 does not cause errors
@@ -63,3 +66,34 @@ def test_the_seed_determines_the_inputs() -> None:
         return [errors(record) for record in run_suite("isqrt", CPU, seconds=0.0, seed=seed)]
 
     assert run(0) == run(0) != run(1)
+
+
+def test_saved_memory_counts_each_storage_once() -> None:
+    x = torch.randn(512, 512, requires_grad=True)  # 1 MiB
+    assert saved_memory(lambda: x.exp().sum()) == pytest.approx(1.0)
+    assert saved_memory(lambda: (x * x).sum()) == pytest.approx(1.0), "both operands are one storage"
+
+
+def test_more_iterations_come_closer_to_the_exact_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(suites.ROOT_SHAPES, "cpu", (2, 24, 8))
+    found = {record.name: record for record in run_suite("roots", CPU, seconds=0.0)}
+    assert len(found) == 7 and all(record.extra["saved_mib"] > 0 for record in found.values())
+    exact, few, many = (
+        found[name].value_error
+        for name in (
+            suites.EXACT_BCNN,
+            "improved_bcnn, NS 5, exact Lyapunov",
+            "improved_bcnn, NS 20, iterative Lyapunov 20",
+        )
+    )
+    assert exact is not None and few is not None and many is not None
+    assert exact < 1e-4 and many < 1e-3 < few, "five iterations are rough, twenty are close"
+
+
+def test_processes_are_compared_with_importing_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = dict.fromkeys(suites.START_COMMANDS, ("-c", "pass"))
+    monkeypatch.setattr(suites, "START_COMMANDS", quick)
+    records = list(run_suite("startup", torch.device("cpu"), 0.0))
+    assert [record.name for record in records] == list(quick)
+    assert records[0].name == "import torch" and records[0].ratio == 1.0
+    assert all(record.suite == "startup" and record.shape == () for record in records)

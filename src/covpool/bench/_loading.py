@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covpool.bench._measure import Timing, synchronize
 from covpool.bench._record import Record
-from covpool.bench._training_step import TrainingStep
+from covpool.bench._steps import TrainingStep
 from covpool.data import Cache, Data, ResolvedAugment
 from covpool.data.pipeline import TrainBatches
 from covpool.data.sets import open_data

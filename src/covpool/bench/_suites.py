@@ -1,20 +1,21 @@
 """The suites of the benchmark: which comparisons, at which shapes."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 
 import torch
 
 import covpool
 from covpool.bench._candidates import EXACT_ROOT, Comparison, Function, isqrt, mpn, operations
 from covpool.bench._classifier import classifier
-from covpool.bench._compare import Shape, compare
+from covpool.bench._compare import Shape, compare, features
 from covpool.bench._decompositions import decompositions
 from covpool.bench._every_operation import every_operation
-from covpool.bench._limits import copy_rate, matmul_rate, pool_shares
+from covpool.bench._measure import copy_rate, matmul_rate, pool_shares, saved_memory, time_interleaved
 from covpool.bench._record import Record
-from covpool.bench._roots import roots
-from covpool.bench._startup import startup
 
 ISQRT_SHAPES: dict[str, tuple[Shape, ...]] = {
     "cpu": ((16, 49, 256), (16, 100, 256), (16, 196, 256), (16, 784, 256)),
@@ -33,6 +34,14 @@ CURVE_SHAPES: dict[str, tuple[Shape, ...]] = {
     + tuple((b, 196, 256) for b in (1, 8, 32, 64, 256)),
 }
 POOL_SHAPE: dict[str, Shape] = {"cpu": (16, 196, 128), "cuda": (128, 196, 256)}
+ROOT_SHAPES: dict[str, Shape] = {"cpu": (8, 196, 128), "cuda": (24, 784, 512)}  # b, n, c; VGG-16 at 448 on a GPU
+EXACT_BCNN = "improved_bcnn, eigenvalues, exact Lyapunov"
+START_COMMANDS = {
+    "import torch": ("-c", "import torch"),
+    "from covpool import create_pool": ("-c", "from covpool import create_pool"),
+    "import covpool": ("-c", "import covpool"),
+    "covpool --help": ("-m", "covpool", "--help"),
+}
 
 
 def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -> Iterator[Record]:
@@ -106,14 +115,59 @@ def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[R
         yield from compare("curves", comparison, shape, device, seconds / 4, seed)
 
 
+def _root_pools(channels: int) -> dict[str, covpool.Pool]:
+    """The pools of the paper's Appendix V, named by their algorithms for the forward and the backward pass."""
+
+    def improved(**options: object) -> covpool.Pool:
+        return covpool.create_pool("improved_bcnn", channels, **options)
+
+    found = {EXACT_BCNN: improved(), "improved_bcnn, NS 5, exact Lyapunov": improved(forward="newton_schulz")}
+    for steps in (5, 10, 20):
+        options = {"iterations": steps, "backward": "iterative_lyapunov", "backward_steps": steps}
+        found[f"improved_bcnn, NS {steps}, iterative Lyapunov {steps}"] = improved(forward="newton_schulz", **options)
+    found["improved_bcnn, NS 5, autograd"] = improved(forward="newton_schulz", backward="autograd")
+    found["isqrt, NS 5"] = covpool.create_pool("isqrt", channels)
+    return found
+
+
+def _roots_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Measure time, memory kept for the backward pass, and error against the exact root and gradient in float64."""
+    shape = ROOT_SHAPES[device.type]
+    made = {name: pool.to(device) for name, pool in _root_pools(shape[-1]).items()}
+    exact = deepcopy(made[EXACT_BCNN]).double()
+    oracles: dict[str, Function] = dict.fromkeys(made, exact)
+    oracles["isqrt, NS 5"] = deepcopy(made["isqrt, NS 5"]).double()
+    x = features(shape, device, seed).requires_grad_()
+    for record in compare("roots", Comparison({**made}, oracles), shape, device, seconds, seed):
+        pool = made[record.name]
+        record.extra["saved_mib"] = saved_memory(lambda pool=pool: pool(x))  # type: ignore[misc]
+        yield record
+
+
+def _startup_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
+    """Measure the wall time of new Python processes, interleaved. The seed has no effect."""
+    start = partial(subprocess.run, check=True, capture_output=True)
+    calls = {name: partial(start, [sys.executable, *arguments]) for name, arguments in START_COMMANDS.items()}
+    timings = time_interleaved(calls, torch.device("cpu"), seconds)
+    for name, timing in timings.items():
+        yield Record.of(
+            timing,
+            timings["import torch"],
+            suite="startup",
+            name=name,
+            shape=(),
+            passes="new process",
+        )
+
+
 SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "isqrt": _isqrt_suite,
     "mpn": _mpn_suite,
     "operations": _operations_suite,
     "pools": _pools_suite,
     "decompositions": decompositions,
-    "roots": roots,
+    "roots": _roots_suite,
     "curves": _curves_suite,
     "classifier": classifier,
-    "startup": startup,
+    "startup": _startup_suite,
 }
