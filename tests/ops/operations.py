@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from covpool import ops
-from covpool.ops import reference
+from ops import reference
 
 
 class Entry(NamedTuple):

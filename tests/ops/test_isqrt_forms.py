@@ -5,7 +5,6 @@ import torch
 from torch.autograd.functional import jacobian
 
 from cases import features
-from covpool.ops import reference
 from covpool.ops._isqrt_forms import (
     adjoint,
     decompose,
@@ -19,6 +18,7 @@ from covpool.ops._isqrt_forms import (
     tangent,
     times_gram,
 )
+from ops import reference
 
 WEIGHTS = (None, torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64))
 

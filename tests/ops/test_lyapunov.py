@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from cases import CHANNELS, hard_matrices, spd
-from covpool.ops import lyapunov_solve, reference
+from covpool.ops import lyapunov_solve
+from ops import reference
 from ops.oracles import assert_gradient, finite_difference, gradient, randn, refuses, relative_error, rotation
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from cases import CHANNELS, hard_matrices, spd
-from covpool.ops import powm_svd, reference
+from covpool.ops import powm_svd
+from ops import reference
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error, rotation
 
 

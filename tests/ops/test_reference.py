@@ -6,7 +6,7 @@ import scipy.linalg
 import torch
 
 from cases import features, spd
-from covpool.ops import reference
+from ops import reference
 from ops.oracles import randn, relative_error, value_and_gradient
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from cases import hard_matrices, spd
-from covpool.ops import reference
 from covpool.ops._spectral import SpectralFunction, SpectralKind, compose, eps_of, rotate
 from covpool.ops.symmetric import symmetrize
+from ops import reference
 from ops.oracles import assert_gradient, finite_difference, randn, relative_error
 
 ALPHA = torch.tensor(0.7, dtype=torch.float64)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from cases import features, hard_matrices, spd
-from covpool.ops import covariance, powm_eigh, reference, sqrtm_k_matrix
+from covpool.ops import covariance, powm_eigh, sqrtm_k_matrix
+from ops import reference
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error
 
 DISTINCT = spd(3.0, 1.4, 0.8, 0.3, 0.1)

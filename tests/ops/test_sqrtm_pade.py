@@ -10,8 +10,9 @@ import scipy.linalg
 import torch
 
 from cases import features, spd
-from covpool.ops import covariance, reference, sqrtm_pade
+from covpool.ops import covariance, sqrtm_pade
 from covpool.ops.sqrtm_pade import pade_coefficients
+from ops import reference
 from ops.oracles import refuses, relative_error
 
 ORDERS = (1, 2, 3, 5, 7)

@@ -3,7 +3,8 @@ import torch
 
 from cases import features, hard_features
 from covpool import create_pool
-from covpool.ops import covariance, reference, unvech, vech
+from covpool.ops import covariance, unvech, vech
+from ops import reference
 
 
 @pytest.mark.parametrize("prenorm", ["trace", "frobenius"])

@@ -10,7 +10,7 @@ from torch import Tensor
 import covpool
 from cases import features, hard_features
 from covpool import create_pool
-from covpool.ops import reference
+from ops import reference
 
 POOLS = ("cov", "mpn", "isqrt")
 SHRINKAGES = ("ledoit_wolf", "oas")
