@@ -4,7 +4,6 @@ from covpool.bench._loading import measure_loading as measure_loading
 from covpool.bench._measure import busy_time as busy_time
 from covpool.bench._measure import peak_memory as peak_memory
 from covpool.bench._measure import time_interleaved as time_interleaved
-from covpool.bench._networks import NetworkCost as NetworkCost
 from covpool.bench._networks import measure_network as measure_network
 from covpool.bench._plots import check_plot_path as check_plot_path
 from covpool.bench._plots import plot_curves as plot_curves

@@ -2,7 +2,6 @@
 
 from covpool.demo._compare import CLAIMED as CLAIMED
 from covpool.demo._compare import Comparison as Comparison
-from covpool.demo._compare import MethodResult as MethodResult
 from covpool.demo._compare import choose as choose
 from covpool.demo._compare import evaluate as evaluate
 from covpool.demo._compare import verdict as verdict

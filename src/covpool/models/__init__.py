@@ -14,7 +14,6 @@ from covpool.models._cost import cost as cost
 from covpool.models._efficiency import Efficiency as Efficiency
 from covpool.models._efficiency import efficiency as efficiency
 from covpool.models._head import last_linear as last_linear
-from covpool.models._head import make_classifier as make_classifier
 from covpool.models._head import make_head as make_head
 from covpool.models._input_settings import InputSettings as InputSettings
 from covpool.models._input_settings import input_settings as input_settings

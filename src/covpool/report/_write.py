@@ -18,9 +18,8 @@ from covpool.report._fit import FitSection, fit_section
 from covpool.report._history import History
 from covpool.report._mistakes import find_mistakes
 from covpool.report._page import render_page
-from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run
+from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run, sample_spectra
 from covpool.report._section import Section, attempt, required
-from covpool.report._spectra import sample_spectra
 
 REPORT_FILE = "report.html"
 TEMPLATE = Path(__file__).parent / "page.html.jinja"

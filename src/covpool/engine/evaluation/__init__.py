@@ -17,7 +17,6 @@ from covpool.engine.evaluation._saved_scores import SavedScores as SavedScores
 from covpool.engine.evaluation._saved_scores import read_scores as read_scores
 from covpool.engine.evaluation._saved_scores import save_scores as save_scores
 from covpool.engine.evaluation._saved_scores import write_submission as write_submission
-from covpool.engine.evaluation._summary import ClassAccuracy as ClassAccuracy
 from covpool.engine.evaluation._summary import Evaluation as Evaluation
 from covpool.engine.evaluation._summary import summarize_scores as summarize_scores
 from covpool.engine.evaluation._svm import fit_svm as fit_svm

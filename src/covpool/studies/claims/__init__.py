@@ -1,7 +1,5 @@
 """The claims of the paper on frozen features: experiments, verdicts, advice."""
 
-from covpool.studies.claims._advice import Advice as Advice
-from covpool.studies.claims._advice import Expected as Expected
 from covpool.studies.claims._advice import Folder as Folder
 from covpool.studies.claims._advice import advise as advise
 from covpool.studies.claims._advice import describe_images as describe_images
@@ -12,14 +10,13 @@ from covpool.studies.claims._page import make_page as make_page
 from covpool.studies.claims._page import update_page as update_page
 from covpool.studies.claims._plots import plot_claims as plot_claims
 from covpool.studies.claims._records import ArmResult as ArmResult
+from covpool.studies.claims._records import Row as Row
 from covpool.studies.claims._records import read_claims as read_claims
 from covpool.studies.claims._records import records_folder as records_folder
+from covpool.studies.claims._records import scoreboard as scoreboard
 from covpool.studies.claims._run import Runner as Runner
 from covpool.studies.claims._run import plan as plan
 from covpool.studies.claims._run import run_arms as run_arms
-from covpool.studies.claims._scoreboard import Row as Row
-from covpool.studies.claims._scoreboard import scoreboard as scoreboard
 from covpool.studies.claims._verdict import Comparison as Comparison
-from covpool.studies.claims._verdict import Finding as Finding
 from covpool.studies.claims._views import Subject as Subject
 from covpool.studies.claims._views import Views as Views

@@ -227,8 +227,3 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(24, "transformer tokens", "Covariance pooling of the tokens of a vision transformer beats its class token "
           "and their mean.", (), remark="No weights of a vision transformer are available to these experiments."),
 )  # fmt: skip
-
-
-def claim_by_number(number: int) -> Claim | None:
-    """Return a claim, or None if there is no claim with this number."""
-    return next((claim for claim in CLAIMS if claim.number == number), None)

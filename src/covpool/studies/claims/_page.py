@@ -8,8 +8,7 @@ from covpool._errors import CovpoolError
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
 from covpool.studies.claims._plots import plot_names
-from covpool.studies.claims._records import ArmResult, Results
-from covpool.studies.claims._scoreboard import Row
+from covpool.studies.claims._records import ArmResult, Results, Row
 from covpool.studies.claims._verdict import Finding, paired_interval
 
 BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"

@@ -12,6 +12,5 @@ from covpool.studies.embed._embedder import spread as spread
 from covpool.studies.embed._embedder import start_embedder as start_embedder
 from covpool.studies.embed._embeddings import EmbeddingModel as EmbeddingModel
 from covpool.studies.embed._embeddings import Embeddings as Embeddings
-from covpool.studies.embed._embeddings import Neighbour as Neighbour
 from covpool.studies.embed._embeddings import check_output as check_output
 from covpool.studies.embed._embeddings import read_embeddings as read_embeddings
