@@ -6,7 +6,10 @@ import torch
 from torch import nn
 
 import covpool
+from covpool.models import AttachedArchitecture
 from covpool.models._rebuild import rebuild
+from models.test_dense_forms import InceptionReduction
+from models.test_last_stride import stem
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,19 @@ def test_a_reset_network_tells_its_classes() -> None:
     assert rebuild(network.architecture).num_classes == 9
     with pytest.raises(ValueError, match="kind"):
         rebuild({})
+
+
+def test_of_two_old_streams_only_the_one_with_a_dense_form_keeps_its_stride() -> None:
+    def streams() -> tuple[nn.Module, ...]:
+        halving = nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        return nn.Sequential(stem(), InceptionReduction()), nn.Sequential(stem(), halving)
+
+    network = covpool.attach(streams(), "cross_cov", 3, input_size=64, reduce_to=4)
+    assert isinstance(network.architecture, AttachedArchitecture) and network.architecture.dense_form
+    old = {key: value for key, value in asdict(network.architecture).items() if key != "dense_form"}
+    x = torch.randn(1, 3, 64, 64)
+    sides = [
+        [features.shape[-1] for features in rebuild(architecture, backbone=streams()).forward_features(x)]
+        for architecture in (network.architecture, old)
+    ]
+    assert sides == [[30, 32], [15, 32]]

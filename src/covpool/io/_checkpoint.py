@@ -25,7 +25,7 @@ from covpool.io._description import (
     one_line,
 )
 from covpool.io._format_1 import upgrade
-from covpool.models import Network, misfits, outside_source, rebuild
+from covpool.models import Network, misfits, outside_source, rebuild, with_stride_form
 from covpool.pools import Pool
 
 logger = logging.getLogger(__name__)
@@ -221,6 +221,8 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         remedy = "upgrade covpool" if isinstance(form, int) and form > FORMAT else "the file is damaged"
         raise CovpoolError(f"the description in {name} must have format 1 to {FORMAT}; got {form!r}: {remedy}")
     fields = upgrade(found) if form == 1 else {key: value for key, value in found.items() if key != "format"}
+    if isinstance(fields.get("architecture"), dict):
+        fields["architecture"] = with_stride_form(fields["architecture"])
     try:
         return _describe(Checkpoint, {**fields, "path": os.fspath(path)})
     except CovpoolError as error:

@@ -4,6 +4,7 @@ from covpool.models._architecture import Architecture as Architecture
 from covpool.models._architecture import AttachedArchitecture as AttachedArchitecture
 from covpool.models._architecture import NamedArchitecture as NamedArchitecture
 from covpool.models._architecture import outside_source as outside_source
+from covpool.models._architecture import with_stride_form as with_stride_form
 from covpool.models._attach import attach as attach
 from covpool.models._attach import make_features as make_features
 from covpool.models._backbone import Backbone as Backbone

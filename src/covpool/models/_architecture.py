@@ -35,6 +35,8 @@ class AttachedArchitecture:
         pool: Name of the pool; None if it was given as an object.
         num_classes: Length of the logits.
         keep_last_stride: Whether the last down-sampling stays.
+        dense_form: Whether a dense form takes the place of the last down-sampling, as for Swin; None if the network is
+            not built yet. covpool 0.2.0 had none: False in files without this field.
         reduce_to: Channels after the reduction, as given to `attach`.
         head_layers: Widths of the hidden layers in the classifier.
         head_norm: Whether these layers have batch norm.
@@ -52,6 +54,7 @@ class AttachedArchitecture:
     pool: str | None
     num_classes: int
     keep_last_stride: bool = False
+    dense_form: bool | None = None
     reduce_to: int | tuple[int, ...] | Literal["auto"] | None = "auto"
     head_layers: tuple[int, ...] = ()
     head_norm: bool = True
@@ -97,6 +100,7 @@ def read_architecture(stored: Mapping[str, Any]) -> Architecture:
     NamedArchitecture(kind='model', name='resnet18', num_classes=5, pool_options={})
     """
     kinds = {"attach": AttachedArchitecture, "model": NamedArchitecture}
+    stored = with_stride_form(stored)
     kind = stored.get("kind")
     if kind not in kinds:
         raise CovpoolError(f"an architecture must be of kind 'attach' or 'model'; got {kind!r}")
@@ -105,6 +109,15 @@ def read_architecture(stored: Mapping[str, Any]) -> Architecture:
     except TypeError as error:
         raise CovpoolError(f"an architecture of kind {kind!r} must have the fields of that kind: {error}") from error
     return made
+
+
+def with_stride_form(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The stored fields of an architecture with `dense_form`, which files of covpool 0.2.0 do not have.
+
+    >>> with_stride_form({"kind": "attach", "backbone": "swin_t"})["dense_form"]
+    False
+    """
+    return {"dense_form": False, **stored} if stored.get("kind") == "attach" else stored
 
 
 def describe_attached(arguments: dict[str, Any]) -> AttachedArchitecture:

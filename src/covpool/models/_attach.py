@@ -1,6 +1,7 @@
 """attach: any timm or torchvision classifier with another pooling, in one call; make_features: its first half."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from covpool.models._backbone import Backbone, PrefixTokens, Streams, device_and
 from covpool.models._by_name import classifier_by_name, split_blocks
 from covpool.models._head import ReduceTo, make_head
 from covpool.models._input_settings import settings_of
-from covpool.models._last_stride import remove_last_stride
+from covpool.models._last_stride import has_dense_form, remove_last_stride
 from covpool.models._network import Network
 from covpool.models._weights import load_backbone_weights
 from covpool.pools import Pool
@@ -158,4 +159,5 @@ def attach(
     options = {"reduce_to": reduce_to, "layers": head_layers, "norm": head_norm, **pool_options}
     made, classifier = make_head(pool, features.channels, num_classes, **options)
     device, dtype = device_and_dtype(features)
+    architecture = replace(architecture, dense_form=has_dense_form(features))
     return Network(features, made.to(device, dtype), classifier.to(device, dtype), architecture=architecture)

@@ -20,7 +20,7 @@ class LastStrideKept(CovpoolWarning):
     """The last down-sampling of a backbone cannot be removed and stays."""
 
 
-def remove_last_stride(backbone: Backbone, name: str) -> None:
+def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True) -> None:
     """Give the last down-sampling of a backbone stride 1, in all its parallel branches, without changing parameters.
 
     A dry run finds it: the last module that makes a map smaller, with the parallel modules that must change too. A
@@ -32,6 +32,7 @@ def remove_last_stride(backbone: Backbone, name: str) -> None:
     Args:
         backbone: The backbone, changed in place.
         name: Name of the backbone for the warning.
+        dense_form: Whether a dense form may take the place of a module. False keeps that stride, without a warning.
     """
     seen = observe(backbone, backbone.image)
     size = positions(backbone, seen)
@@ -48,11 +49,16 @@ def remove_last_stride(backbone: Backbone, name: str) -> None:
                 return
             for step in undo:
                 step()
-    if _make_dense(backbone, size, seen.values):
+    if not dense_form or _make_dense(backbone, size, seen.values):
         return
     reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
     instead = _instead(backbone, size, seen.values)
     warnings.warn(f"{name} keeps its last down-sampling: {reason}; {instead}", LastStrideKept, stacklevel=3)
+
+
+def has_dense_form(features: nn.Module) -> bool:
+    """Whether the last down-sampling of a backbone, or of one of several, has a dense form."""
+    return any(isinstance(module, DENSE_FORMS) for module in features.modules())
 
 
 def _make_dense(backbone: Backbone, size: int, values: bool) -> bool:

@@ -1,15 +1,26 @@
 """Building a network again from its architecture."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from covpool._errors import CovpoolError
-from covpool.models._architecture import Architecture, NamedArchitecture, outside_source, read_architecture
+from covpool.models._architecture import (
+    Architecture,
+    AttachedArchitecture,
+    NamedArchitecture,
+    outside_source,
+    read_architecture,
+)
 from covpool.models._attach import Source, attach
+from covpool.models._backbone import Backbone, Streams
+from covpool.models._last_stride import remove_last_stride
 from covpool.models._network import Network
 from covpool.models._networks import create_model
 from covpool.pools import Pool, without_plugins
+
+logger = logging.getLogger(__name__)
 
 
 def rebuild(
@@ -19,6 +30,8 @@ def rebuild(
     pool: Pool | None = None,
 ) -> Network:
     """Build the network that an architecture describes, with fresh weights.
+
+    Swin and Inception-v3 of covpool 0.2.0 keep their last stride, as that version built them; one line is logged.
 
     Args:
         architecture: `network.architecture` of a network made by `attach` or `create_model`, or the mapping that
@@ -46,4 +59,27 @@ def rebuild(
         arguments["backbone"] = arguments["backbone"] if backbone is None else backbone
         arguments["pool"] = arguments["pool"] if pool is None else pool
     with without_plugins():  # a stored architecture must not decide which code is imported
-        return create_model(**arguments, **options) if named else attach(**arguments, **options)
+        if isinstance(known, NamedArchitecture):
+            return create_model(**arguments, **options)
+        del arguments["dense_form"]
+        network = attach(**arguments, **options)
+        made = network.architecture
+        assert isinstance(made, AttachedArchitecture)
+        if known.dense_form in (None, made.dense_form):
+            return network
+        if known.dense_form:
+            raise CovpoolError(
+                f"the last down-sampling of {known.backbone} must have a dense form, with which it was saved; the "
+                "installed timm or torchvision builds it otherwise: install the version that saved it"
+            )
+        logger.warning("%s keeps its last stride, with which it was trained by covpool 0.2.0", known.backbone)
+        return _without_dense_form(attach(**arguments | {"keep_last_stride": True}, **options), known)
+
+
+def _without_dense_form(network: Network, architecture: AttachedArchitecture) -> Network:
+    """Remove the last strides as covpool 0.2.0 did: those of convolutions and poolings only."""
+    for stream in network.features if isinstance(network.features, Streams) else (network.features,):
+        assert isinstance(stream, Backbone)
+        remove_last_stride(stream, str(architecture.backbone), dense_form=False)
+    network.architecture = architecture
+    return network

@@ -167,7 +167,7 @@ def _without_fitted_stride(architecture: Architecture, checkpoint: Checkpoint, r
     is_fitted = checkpoint.training is not None and "fit" in checkpoint.training.notes
     if recipe.model.keep_last_stride or not (is_fitted and architecture.keep_last_stride):
         return architecture
-    return replace(architecture, keep_last_stride=False)
+    return replace(architecture, keep_last_stride=False, dense_form=None)
 
 
 def _check_own_pool(recipe: Recipe, network: Network) -> None:

@@ -1,0 +1,90 @@
+"""Dense forms of down-sampling modules: the output of the original at every second position."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from covpool.models._backbone import make_backbone
+from covpool.models._last_stride import LastStrideKept, remove_last_stride
+from models.test_last_stride import stem
+
+
+class Merging(nn.Module):
+    """Swin's patch merging as its authors define it."""
+
+    def __init__(self, channels: int, norm_first: bool) -> None:
+        super().__init__()
+        self.reduction = nn.Linear(4 * channels, 2 * channels, bias=False)
+        self.norm = nn.LayerNorm((4 if norm_first else 2) * channels)
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [x[:, i::2, j::2] for i, j in ((0, 0), (1, 0), (0, 1), (1, 1))]
+        x = torch.cat(parts, -1)
+        return self.reduction(self.norm(x)) if self.norm_first else self.norm(self.reduction(x))
+
+
+class InceptionReduction(nn.Module):
+    """The last reduction of Inception-v3, whose pooling is a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch3x3_1, self.branch3x3_2 = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 6, 3, stride=2)
+        self.branch7x7x3_1, self.branch7x7x3_2 = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 4, (1, 7), padding=(0, 3))
+        self.branch7x7x3_3, self.branch7x7x3_4 = nn.Conv2d(4, 4, (7, 1), padding=(3, 0)), nn.Conv2d(4, 6, 3, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        long = self.branch7x7x3_3(self.branch7x7x3_2(self.branch7x7x3_1(x)))
+        parts = (self.branch3x3_2(self.branch3x3_1(x)), self.branch7x7x3_4(long), nn.functional.max_pool2d(x, 3, 2))
+        return torch.cat(parts, 1)
+
+
+class Moved(nn.Module):
+    """A module on maps with channels last, inside a network with channels second."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x.movedim(1, -1)).movedim(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "changed"),
+    [
+        (Moved(Merging(8, norm_first=True)), "1.inner"),
+        (Moved(Merging(8, norm_first=False)), "1.inner"),
+        (InceptionReduction(), "1"),
+    ],
+)
+def test_a_dense_form_has_the_output_of_the_original_at_every_second_position(last: nn.Module, changed: str) -> None:
+    torch.manual_seed(0)
+    backbone = make_backbone(nn.Sequential(stem(), last), input_size=(64, 64))
+    x, state = torch.randn(1, 3, 64, 64), copy.deepcopy(backbone.state_dict())
+    expected = backbone(x)
+    remove_last_stride(backbone, "test")
+    assert backbone.unstrided == (changed,)
+    dense = backbone(x)
+    torch.testing.assert_close(dense[:, :, ::2, ::2], expected)
+    assert dense.shape[2] >= 2 * expected.shape[2] - 1
+    assert all(torch.equal(value, state[key]) for key, value in backbone.state_dict().items())
+
+
+def test_a_dense_form_that_does_not_fit_is_undone() -> None:
+    class FixedSize(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.zeros(1, 20, 15, 15))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.table
+
+    backbone = make_backbone(nn.Sequential(stem(), InceptionReduction(), FixedSize()), input_size=(64, 64))
+    x = torch.randn(1, 3, 64, 64)
+    expected = backbone(x)
+    with pytest.warns(LastStrideKept, match="it takes images of 64 x 64 pixels only, so another backbone"):
+        remove_last_stride(backbone, "test")
+    assert torch.equal(backbone(x), expected) and backbone.unstrided == ()
