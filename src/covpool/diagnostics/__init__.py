@@ -1,5 +1,7 @@
 """Diagnostics of a network: the first NaN, and the eigenvalues of the covariance before and after a pool."""
 
+from covpool.diagnostics._attribution import Attribution as Attribution
+from covpool.diagnostics._attribution import attribute as attribute
 from covpool.diagnostics._finite import NonFiniteError as NonFiniteError
 from covpool.diagnostics._finite import check_finite as check_finite
 from covpool.diagnostics._spectra import Histogram as Histogram

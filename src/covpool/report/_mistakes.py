@@ -5,6 +5,7 @@ import io
 from dataclasses import dataclass
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from covpool.data import BrokenImage, Images
@@ -164,9 +165,13 @@ def _example(predictions: Predictions, i: int, true: int, predicted: int) -> Exa
 
 def _data_uri(images: Images, i: int) -> str:
     try:
-        image = images.load(i)
+        return as_data_uri(images.load(i))
     except BrokenImage:
         return ""
+
+
+def as_data_uri(image: Image) -> str:
+    """A small copy of an image as a data URI."""
     image.thumbnail((SIDE, SIDE))
     written = io.BytesIO()
     image.save(written, "JPEG", quality=82)

@@ -12,6 +12,7 @@ from covpool.engine.training import BEST_CHECKPOINT
 from covpool.io import read_checkpoint, replacing
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe, resolve_stages, to_toml
 from covpool.report import _facts as facts
+from covpool.report._attribution import attribution_maps
 from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import function_plots, spectrum_plots, summarize_spectra
 from covpool.report._fit import FitSection, fit_section
@@ -19,6 +20,7 @@ from covpool.report._history import History
 from covpool.report._mistakes import find_mistakes
 from covpool.report._page import render_page
 from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run, sample_spectra
+from covpool.report._reliability import reliability_plot
 from covpool.report._section import Section, attempt, required
 
 REPORT_FILE = "report.html"
@@ -54,6 +56,7 @@ def write_report(run: Path, *, splits: Splits | None = None, device: str = "auto
         "recipe": recipe,
         "history": history,
         "spectra": spectra,
+        "maps": attempt(lambda: attribution_maps(required(checkpoint), recipe, required(data).test, device)),
         "spectrum_plots": attempt(lambda: spectrum_plots(required(spectra))),
         "function_plots": attempt(lambda: function_plots(required(spectra))),
         "summary": summarize_spectra(spectra.value) if spectra.value else None,
@@ -120,6 +123,7 @@ def _prediction_values(predictions: Section[Predictions], history: History) -> d
     return {
         "headline": facts.headline(history, evaluation.value),
         "evaluation": evaluation,
+        "reliability": attempt(lambda: reliability_plot(required(predictions))),
         "metrics": [*facts.metrics(evaluation.value), *facts.choice(history)] if evaluation.value else [],
         "mistakes": attempt(lambda: find_mistakes(required(predictions), required(evaluation))),
     }

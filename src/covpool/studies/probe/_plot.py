@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from covpool._errors import CovpoolError, require
 from covpool.studies.probe._summary import GROUPS, Group, PoolSummary
@@ -14,9 +15,11 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None:
-    """Plot the accuracy of every pool, with its 95 % interval, against the time per image.
+    """Plot the gain of every pool over average pooling, sorted, and its accuracy against the time per image.
 
-    Without measured times, the length of the vector takes their place. Pools that diverged or failed are left out.
+    The gain has its paired 95 % interval, and the accuracy its own. Without average pooling, the difference to the best
+    pool takes the place of the gain, and without measured times the length of the vector that of the time. Pools that
+    diverged or failed are left out.
 
     Args:
         rows: Summaries of `summarize`.
@@ -27,7 +30,9 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     if not shown:
         raise CovpoolError("no pool has a result: there is nothing to plot")
     plt = require("matplotlib.pyplot", "plots")
-    figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
+    size = (13, max(5.0, 1.5 + 0.22 * len(shown)))
+    figure, (ranked, axes) = plt.subplots(1, 2, figsize=size, width_ratios=(1, 1.5), layout="constrained")
+    _rank(ranked, shown)
     times = [row.cost_per_image("ms_per_batch") for row in shown]
     timed = all(times)
     costs = [time if timed and time else row.results[0].size for time, row in zip(times, shown, strict=True)]
@@ -46,7 +51,7 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     axes.set_ylabel("top-1 accuracy, %, with 95 % interval")
     axes.margins(x=0.12)
     axes.grid(alpha=0.3)
-    axes.set_title(title)
+    figure.suptitle(title)
     figure.legend(loc="outside lower center", ncols=len(MARKS))
     figure.canvas.draw()  # fixes the places of the points
     scale = 72 / figure.dpi
@@ -61,6 +66,22 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
         label.set_in_layout(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _rank(axes: Any, rows: Sequence[PoolSummary]) -> None:
+    """Draw the paired difference of every pool to average pooling, or to the best pool, the best at the top."""
+    ordered = sorted(rows, key=lambda row: row.top1)
+    reference = next((row for row in rows if row.to_reference == (0.0, 0.0)), None)
+    against = reference or ordered[-1]
+    for place, row in enumerate(ordered):
+        low, high = (100 * bound for bound in (row.to_reference if reference and row.to_reference else row.to_best))
+        marker, color = MARKS[row.group]
+        axes.plot([low, high], [place, place], color="#BBBBBB", linewidth=2)
+        axes.plot([100 * (row.top1 - against.top1)], [place], marker=marker, color=color)
+    axes.axvline(0, color="#888888", linewidth=0.8)
+    axes.set_yticks(range(len(ordered)), [row.pool for row in ordered], fontsize=8)
+    axes.set_xlabel(f"difference to {against.pool} in points, with paired 95 % interval")
+    axes.grid(alpha=0.3, axis="x")
 
 
 def label_shifts(points: Sequence[Point], labels: Sequence[str], inside: Box) -> list[Point]:

@@ -5,6 +5,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from covpool.studies.sweep._axes import REPEATS, Point
 from covpool.studies.sweep._sweep import Outcome
 
 FIGURES = ("top1", "top3", "top5")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # also for color-blind eyes
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,16 @@ class SweepRow:
 
     def mean(self, figure: str) -> float | None:
         """Return the mean over the repeats; None without any."""
-        values = self._values(figure)
+        values = self.values(figure)
         return statistics.mean(values) if values else None
 
     def deviation(self, figure: str) -> float | None:
         """Return the standard deviation over the repeats (n - 1 in the denominator); None for fewer than two."""
-        values = self._values(figure)
+        values = self.values(figure)
         return statistics.stdev(values) if len(values) > 1 else None
 
-    def _values(self, figure: str) -> list[float]:
+    def values(self, figure: str) -> list[float]:
+        """Return the values of the trainings that have a result."""
         return [outcome.metrics[figure] for outcome in self.sound if figure in outcome.metrics]
 
 
@@ -85,27 +88,35 @@ def write_lines(outcomes: Sequence[Outcome], path: Path, about: dict[str, Any]) 
 
 
 def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
-    """Plot top-1 accuracy against the first setting, with one line per value of the others and standard deviations."""
+    """Plot top-1 accuracy against the first setting: a dot per training, and their mean.
+
+    Each combination of the other settings has its color. Means are joined by a line if the first setting is a number.
+    """
     shown = [row for row in rows if row.sound]
     if not shown:
         raise CovpoolError("no training of the sweep has a result: there is nothing to plot")
     axis_key = next(iter(shown[0].point), None)
     ticks = list(dict.fromkeys(row.point.get(axis_key or "", "all") for row in rows))
-    places = _places(ticks)
+    places, is_number = _places(ticks)
     lines: dict[str, list[SweepRow]] = {}
     for row in shown:
         others = ", ".join(f"{key}={value}" for key, value in row.point.items() if key != axis_key)
         lines.setdefault(others, []).append(row)
     figure = require("matplotlib.figure", "plots").Figure(figsize=(7, 4.5), layout="constrained")
     panel = figure.subplots()
-    for label, own in lines.items():
-        x = [places[row.point.get(axis_key or "", "all")] for row in own]
+    near = min((b - a for a, b in pairwise(sorted(places.values()))), default=1.0)
+    for i, (label, own) in enumerate(lines.items()):
+        shift = 0 if is_number else near * 0.5 * ((i + 0.5) / len(lines) - 0.5)
+        x = [places[row.point.get(axis_key or "", "all")] + shift for row in own]
         y = [100 * (row.mean("top1") or 0) for row in own]
-        error = [100 * (row.deviation("top1") or 0) for row in own]
-        panel.errorbar(x, y, yerr=error, marker="o", capsize=3, label=label or None)
+        style = {"color": COLORS[i % len(COLORS)], "markersize": 9, "label": label or None}
+        panel.plot(x, y, marker="_", linestyle="-" if is_number else "", **style)
+        for place, row in zip(x, own, strict=True):
+            values = [100 * value for value in row.values("top1")]
+            panel.scatter([place] * len(values), values, color=style["color"], alpha=0.5, s=25)
     panel.set_xticks(list(places.values()), ticks)
     panel.set_xlabel(axis_key or "")
-    panel.set_ylabel("top-1 accuracy, %, mean and standard deviation")
+    panel.set_ylabel("top-1 accuracy, %: each training, and the mean")
     panel.grid(alpha=0.3)
     if any(lines):
         panel.legend()
@@ -113,9 +124,9 @@ def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
     figure.savefig(path, dpi=110)
 
 
-def _places(ticks: Sequence[str]) -> dict[str, float]:
-    """Return the position of each value: its own value if all are numbers, else side by side."""
+def _places(ticks: Sequence[str]) -> tuple[dict[str, float], bool]:
+    """Return the position of each value, and whether all are numbers: their own value, or else side by side."""
     try:
-        return {tick: float(tick) for tick in ticks}
+        return {tick: float(tick) for tick in ticks}, True
     except ValueError:
-        return {tick: float(i) for i, tick in enumerate(ticks)}
+        return {tick: float(i) for i, tick in enumerate(ticks)}, False

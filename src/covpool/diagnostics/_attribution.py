@@ -1,0 +1,97 @@
+"""Which positions, and which pairs of channels, a score comes from."""
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from covpool._errors import CovpoolError
+from covpool.models import Network
+from covpool.pools import Pool
+
+SAME = 1e-6  # relative error up to which a pool counts as homogeneous; float64 leaves about 1e-12
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The parts of a class's score, for each image of a batch.
+
+    Attributes:
+        scores: Scores (b,) without the bias of the classifier.
+        positions: Contributions (b, n) of the positions. They add up to the score.
+        pairs: Contributions (b, c, c) of the pairs of channels, half of each at (i, j) and at (j, i). They add up to
+            the score.
+    """
+
+    scores: Tensor
+    positions: Tensor
+    pairs: Tensor
+
+
+def attribute(
+    network: Network,
+    features: Tensor,  # as the pool takes them, one batch
+    targets: Tensor,  # (b,)
+) -> Attribution:
+    """Divide the score of a class into contributions of positions and of pairs of channels, exactly and in float64.
+
+    The score is linear in the pool's matrix, so each of its entries contributes itself times its weight. If the pool is
+    homogeneous of degree p, z(t x) = t^p z(x), the contribution of position i is <x_i, ds / dx_i> / p (Euler's
+    theorem), with x_i centered if the pool centers. p is 2 for a covariance and 1 for its square root.
+
+    Args:
+        network: A network whose classifier is linear and whose vector is a matrix of channels by channels.
+        features: Output of `network.forward_features`.
+        targets: The class of each image whose score is divided.
+
+    >>> import covpool
+    >>> network = covpool.attach("torchvision/resnet18", "cov", num_classes=3, reduce_to=4).eval()
+    >>> found = attribute(network, torch.randn(1, 512, 7, 7), torch.tensor([2]))
+    >>> torch.allclose(found.positions.sum(1), found.scores), torch.allclose(found.pairs.sum((1, 2)), found.scores)
+    (True, True)
+    """
+    pool, layer = network.pool, network.classifier
+    is_direct = not len(pool.normalize) and pool.project is None
+    if pool.normalizes is None or not is_direct or not isinstance(layer, nn.Linear):
+        raise CovpoolError(
+            "contributions need a linear classifier directly on a matrix of channels by channels, such as that of cov, "
+            f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__} with its options"
+        )
+    exact = copy.deepcopy(pool).cpu().double().eval()
+    with torch.no_grad():
+        x = exact._apply_method(lambda *reduced, **_: reduced[0], (features.detach().cpu().double(),), None, None)
+        degree = _degree(exact, x)
+    if pool.normalizes == "covariance":
+        x = x - x.mean(1, keepdim=True)
+    x.requires_grad_()
+    weights = layer.weight.detach().cpu().double()[targets.cpu()]
+    with torch.enable_grad():
+        matrices = exact._matrix(x)
+        parts = matrices * _as_matrices(weights, x.shape[-1])
+        (slope,) = torch.autograd.grad(parts.sum(), x)
+    scores = parts.detach().sum((1, 2))
+    return Attribution(scores, (x * slope).sum(2).detach() / degree, parts.detach())
+
+
+def _as_matrices(weights: Tensor, c: int) -> Tensor:  # (b, d) -> (b, c, c)
+    """The weights of all entries of a symmetric matrix; one of the upper triangle is divided between two entries."""
+    if weights.shape[-1] == c * c:
+        return weights.unflatten(-1, (c, c))
+    rows, columns = torch.triu_indices(c, c).unbind()
+    full = weights.new_zeros(len(weights), c, c)
+    full[:, rows, columns] = weights / 2
+    return full + full.mT
+
+
+def _degree(pool: Pool, x: Tensor) -> float:
+    """The degree p of homogeneity, from z(2 x) = 2^p z(x)."""
+    once, twice = pool._matrix(x), pool._matrix(2 * x)
+    degree = math.log2(max(float(twice.norm() / once.norm()), 1e-9)) if float(once.norm()) else 0.0
+    if degree < 0.5 or float((twice - 2**degree * once).norm()) > SAME * float(twice.norm()):
+        raise CovpoolError(
+            f"contributions of positions need a pool whose vector scales with the features; {type(pool).__name__} with "
+            "its options does not"
+        )
+    return degree

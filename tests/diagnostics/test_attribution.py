@@ -1,0 +1,62 @@
+"""Contributions of positions and of pairs of channels against the network's own scores."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import covpool
+from covpool.diagnostics import attribute
+from covpool.models import Network
+
+
+def network(pool: str, channels: int = 6, classes: int = 3, **options: Any) -> Network:
+    made = covpool.create_pool(pool, channels, **options).double()
+    return Network(nn.Identity(), made, nn.Linear(made.out_features, classes).double()).eval()
+
+
+@pytest.mark.parametrize(
+    ("pool", "options"),
+    [
+        *[("cov", {}), ("isqrt", {}), ("isqrt", {"iterations": 2}), ("mpn", {"alpha": 0.3})],
+        ("cov", {"reduce_to": 4, "reduce_kind": "linear"}),
+    ],
+)
+@pytest.mark.parametrize("side", [2, 5])
+def test_contributions_add_up_to_the_score(pool: str, options: dict[str, Any], side: int) -> None:
+    torch.manual_seed(0)
+    net, x, targets = network(pool, **options), torch.rand(2, 6, side, side, dtype=torch.float64), torch.tensor([0, 2])
+    with torch.no_grad():
+        scores = (net(x) - net.classifier.bias).gather(1, targets[:, None])[:, 0]
+    found = attribute(net, x, targets)
+    torch.testing.assert_close(found.scores, scores)
+    torch.testing.assert_close(found.positions.sum(1), scores)
+    torch.testing.assert_close(found.pairs.sum((1, 2)), scores)
+    torch.testing.assert_close(found.pairs, found.pairs.mT)
+
+
+def test_a_position_of_a_covariance_contributes_its_quadratic_form() -> None:
+    torch.manual_seed(0)
+    net, x = network("cov"), torch.randn(1, 6, 2, 2, dtype=torch.float64)
+    rows = x[0].flatten(1).T
+    rows = rows - rows.mean(0)
+    weights = torch.zeros(6, 6, dtype=torch.float64)
+    weights[*torch.triu_indices(6, 6)] = net.classifier.weight[1].detach()
+    wanted = ((rows @ weights) * rows).sum(1) / 4
+    torch.testing.assert_close(attribute(net, x, torch.tensor([1])).positions[0], wanted)
+
+
+def test_a_position_like_the_mean_contributes_nothing() -> None:
+    x = torch.tensor([[[1.0, -1.0, 0.0], [2.0, -2.0, 0.0]]])[..., None]
+    found = attribute(network("cov", 2), x, torch.tensor([0]))
+    assert found.positions[0, 2] == 0 and found.positions[0, 0] == pytest.approx(float(found.positions[0, 1]))
+
+
+def test_other_heads_are_refused() -> None:
+    x, targets = torch.randn(1, 6, 3, 3), torch.tensor([0])
+    for net in (network("avg"), network("isqrt", normalize="epn"), network("isqrt", project_to=4)):
+        with pytest.raises(covpool.CovpoolError, match="linear classifier directly on a matrix"):
+            attribute(net, x, targets)
+    with pytest.raises(covpool.CovpoolError, match="scales with the features"):
+        attribute(network("isqrt", postcomp=False), x, targets)
