@@ -1,9 +1,10 @@
-"""Hooks of mkdocs: the navigation of the pools' pages, the names of the reference, and mathematics as MathML."""
+"""Hooks of mkdocs: the navigation of the pools' pages, the reference, notebooks as pages, and mathematics as MathML."""
 
 import ast
 import html
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,10 @@ from latex2mathml.converter import convert
 
 import covpool
 
+ROOT = Path(__file__).parents[1]
 MATHS = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+NAME = re.compile(r"<m[io]((?: [^>]*)?)>([A-Za-z]{2}\w*)</m[io]>((?:<mrow>)?<mo[^>]*>(?:&#x00028;|\[))?")
 
 
 def on_config(config: Any) -> Any:
@@ -25,12 +29,19 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace the comment "names of covpool.ops" by the documentation of everything that the package exports.
+    """Replace the comments "names of PACKAGE" by the reference of its names, and "notebook FILE" by its cells.
 
     Powers of ten in the texts of recipes, which are also printed in a terminal, become formulas.
     """
     markdown = re.sub(r"(?<![`$])\b10\^(-[\d.]*\d)", r"$10^{\1}$", markdown)
+    markdown = re.sub(r"<!-- notebook (\S+) -->", lambda found: cells(ROOT / found[1]), markdown)
     return re.sub(r"<!-- names of ([\w.]+) -->", lambda found: "\n\n".join(entries(found[1])), markdown)
+
+
+def cells(notebook: Path) -> str:
+    """Return the cells of a notebook as Markdown."""
+    found = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(notebook.read_text())["cells"]]
+    return "\n\n".join(f"```python\n{text}\n```" if kind == "code" else text for kind, text in found)
 
 
 def entries(package: str) -> list[str]:
@@ -76,4 +87,10 @@ def mathml(latex: str, *, display: bool) -> str:
         latex: The formula, without dollar signs.
         display: Whether it stands on a line of its own.
     """
-    return convert(latex.strip(), display="block" if display else "inline")
+    return NAME.sub(_spaced, convert(latex.strip(), display="block" if display else "inline"))
+
+
+def _spaced(name: re.Match[str]) -> str:
+    """Set the name of a function as TeX does: a thin space on each side, but none before a bracket."""
+    after = "0" if name[3] else "0.167em"
+    return f'<mo{name[1]} lspace="0.167em" rspace="{after}">{name[2]}</mo>{name[3] or ""}'

@@ -46,8 +46,8 @@ def facts(name: str) -> str:
             f"{work:,.{0 if work >= 10 else 2}f} million",
         ),
     ]
-    if name in _device_times():
-        rows.append(("forward and backward of 128 such images, NVIDIA H200", f"{_device_times()[name]:.2g} ms"))
+    if name in device_times():
+        rows.append(("forward and backward of 128 such images, NVIDIA H200", f"{device_times()[name]:.2g} ms"))
     rows += [(f"birds (CUB-200-2011), frozen MobileNetV2, {size} px", _accuracy(name, size)) for size in CUB]
     table = "\n".join(f"| {what} | {value} |" for what, value in rows if value)
     return (
@@ -61,7 +61,7 @@ def _required(name: str) -> dict[str, int]:
 
 
 def _accuracy(name: str, size: int) -> str:
-    row = _probe(size).get(name)
+    row = summaries(CUB[size]).get(name)
     if row is None:
         return ""
     low, high = (f"{100 * end:.1f}" for end in row.interval)
@@ -73,12 +73,13 @@ def _accuracy(name: str, size: int) -> str:
 
 
 @cache
-def _probe(size: int) -> dict[str, Any]:
-    return {row.pool: row for row in summarize(read_results(RESULTS / CUB[size]))}
+def summaries(record: str) -> dict[str, Any]:
+    """Return the summary of each pool in a record of `covpool probe`."""
+    return {row.pool: row for row in summarize(read_results(RESULTS / record))}
 
 
 @cache
-def _device_times() -> dict[str, float]:
+def device_times() -> dict[str, float]:
     """Return the time of the GPU in ms for each pool of the suite "pools", the latest record of each."""
     records = map(json.loads, (RESULTS / "h200.jsonl").read_text().splitlines())
     return {one["name"]: one["extra"]["device_ms"] for one in records if one["suite"] == "pools"}

@@ -53,3 +53,24 @@ def test_the_readme_names_only_pools_that_exist() -> None:
     table = (ROOT / "README.md").read_text().partition("| | names |")[2].partition("| inside the backbone |")[0]
     named = set(re.findall(r"`([a-z_0-9]+)`", table)) - {"shrinkage"}
     assert {"avg", "cov", "mpn", "isqrt"} <= named <= set(covpool.list_pools())
+
+
+def test_the_numbers_of_the_decision_table_are_those_of_the_records() -> None:
+    text = (ROOT / "docs" / "choosing.md").read_text()
+    facts = load("pool_pages")
+    birds, textures = facts.CUB[320], "probe_dtd10.jsonl"
+    for record, pool, what in (
+        (birds, "isqrt", "{top1} % against {avg} % with average pooling ({low} to {high} points)"),
+        (birds, "mpn", "{top1} % at 320 px"),
+        (facts.CUB[224], "cbp", "`cbp` gains {low} to {high} points"),
+        (facts.CUB[224], "isqrt", "`isqrt` {top1} %, `cov` {cov} %"),
+        (textures, "gaussian", "`gaussian` gains {low} to {high} points"),
+        (textures, "isqrt", "`isqrt` {low} to {high}"),
+    ):
+        rows = facts.summaries(record)
+        low, high = (f"{100 * end:+.1f}" for end in rows[pool].to_reference)
+        percent = {name: f"{100 * rows[name].top1:.1f}" for name in ("avg", "cov", pool)}
+        expected = what.format(top1=percent[pool], avg=percent["avg"], cov=percent["cov"], low=low, high=high)
+        assert expected in text or expected.replace("gains +", "gains ").replace(" to +", " to ") in text, expected
+    for pool, ms in re.findall(r"^\| `(\w+)` \| ([\d.]+) \| \d+ \|$", text, re.MULTILINE):
+        assert float(f"{facts.device_times()[pool]:.2g}") == pytest.approx(float(ms), abs=0.005)

@@ -44,6 +44,24 @@ def test_latex_becomes_mathml() -> None:
     assert "arithmatex" not in content
 
 
+def test_a_notebook_becomes_a_page() -> None:
+    text = load("hooks").on_page_markdown("<!-- notebook examples/finetune_folder.ipynb -->")
+    assert text.startswith("# Fine-tune a folder of images\n") and text.count("```python\n") == 5
+
+
+@pytest.mark.parametrize(
+    ("latex", "expected"),
+    [
+        (r"U \operatorname{diag}(x)", '<mo lspace="0.167em" rspace="0">diag</mo><mo stretchy="false">&#x00028;</mo>'),
+        (r"\operatorname{tr} x", '<mo lspace="0.167em" rspace="0.167em">tr</mo><mi>x</mi>'),
+        (r"\log x", '<mo lspace="0.167em" rspace="0.167em">log</mo><mi>x</mi>'),
+        (r"x y", "<mi>x</mi><mi>y</mi>"),
+    ],
+)
+def test_names_of_functions_are_spaced(latex: str, expected: str) -> None:
+    assert expected in load("hooks").mathml(latex, display=False)
+
+
 @pytest.mark.parametrize("name", covpool.list_pools())
 def test_the_snippet_on_the_page_of_a_pool_runs(name: str) -> None:
     exec(POOL_PAGES.snippet(name), {})
