@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cases import hard_matrices, spd
 from covpool.ops._spectral import SpectralFunction, SpectralKind, compose, eps_of, rotate
-from covpool.ops.symmetric import symmetrize
+from covpool.ops.elementary import symmetrize
 from ops import reference
 from ops.oracles import assert_gradient, finite_difference, randn, relative_error
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from cases import CHANNELS, features, hard_matrices, spd
 from covpool.ops import covariance, sqrtm_newton_schulz
+from covpool.ops.elementary import symmetrize
 from covpool.ops.sqrtm_newton_schulz import Prenorm
-from covpool.ops.symmetric import symmetrize
 from ops import reference
 from ops.oracles import (
     gradient,

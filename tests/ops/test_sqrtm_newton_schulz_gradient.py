@@ -5,8 +5,8 @@ import torch
 
 from cases import features, hard_matrices, spd
 from covpool.ops import covariance, reference, sqrtm_newton_schulz
+from covpool.ops.elementary import symmetrize
 from covpool.ops.sqrtm_newton_schulz import Prenorm
-from covpool.ops.symmetric import symmetrize
 from ops.oracles import assert_gradient, gradient, randn, relative_error, saved_floats, value_and_gradient
 
 A = hard_matrices()["distinct"]

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, read_data
-from covpool.cli._output import make_folder, say, table
+from covpool.cli._output import counting_bar, make_folder, say, table
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Arm, Claim, Row, Subject

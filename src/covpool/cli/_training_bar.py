@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from covpool.cli._bars import make_bar
-from covpool.cli._output import say
+from covpool.cli._output import make_bar, say
 
 if TYPE_CHECKING:
     from covpool.engine.training import Event

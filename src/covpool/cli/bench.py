@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import CovpoolError, check_choice
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device
-from covpool.cli._output import UNKNOWN, number, say
+from covpool.cli._output import UNKNOWN, counting_bar, number, say
 
 if TYPE_CHECKING:
     from covpool.bench import Record

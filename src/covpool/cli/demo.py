@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import require
-from covpool.cli._bars import counting_bar
 from covpool.cli._interrupt import INTERRUPTED
-from covpool.cli._output import percent_interval, say, table
+from covpool.cli._output import counting_bar, percent_interval, say, table
 
 if TYPE_CHECKING:
     from covpool._progress import OnProgress

@@ -7,9 +7,8 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError, check_positive_int, require
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, suggest_skip_broken
-from covpool.cli._output import make_folder, say
+from covpool.cli._output import counting_bar, make_folder, say
 
 
 def command(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.console import Console
 
 from covpool._errors import CovpoolError, check_choice, check_positive_int
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, Flip, chosen_device, split_data, suggest_skip_broken
-from covpool.cli._output import make_folder, say, table
+from covpool.cli._output import counting_bar, make_folder, say, table
 
 if TYPE_CHECKING:
     from torch import Tensor

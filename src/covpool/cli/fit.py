@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import require
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import Device, chosen_device, split_data
-from covpool.cli._output import percent_interval, say, table
+from covpool.cli._output import counting_bar, percent_interval, say, table
 
 if TYPE_CHECKING:
     from covpool.studies.fit import FitResult

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import require
-from covpool.cli._bars import counting_bar
 from covpool.cli._options import DataFolder, Device, chosen_device, data_overrides
-from covpool.cli._output import UNKNOWN, make_folder, number, percent_interval, say, table
+from covpool.cli._output import UNKNOWN, counting_bar, make_folder, number, percent_interval, say, table
 
 if TYPE_CHECKING:
     import torch

@@ -9,6 +9,7 @@ from covpool.ops.clip_eigh import clip_eigh as clip_eigh
 from covpool.ops.covariance import covariance as covariance
 from covpool.ops.cross_covariance import cross_covariance as cross_covariance
 from covpool.ops.eigh import eigh as eigh
+from covpool.ops.elementary import symmetrize as symmetrize
 from covpool.ops.gaussian_embedding import gaussian_embedding as gaussian_embedding
 from covpool.ops.isqrt_covariance import isqrt_covariance as isqrt_covariance
 from covpool.ops.l2_normalize import l2_normalize as l2_normalize
@@ -36,7 +37,6 @@ from covpool.ops.sqrtm_lyapunov import sqrtm_lyapunov as sqrtm_lyapunov
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz as sqrtm_newton_schulz
 from covpool.ops.sqrtm_pade import sqrtm_pade as sqrtm_pade
 from covpool.ops.sqrtm_taylor import sqrtm_taylor as sqrtm_taylor
-from covpool.ops.symmetric import symmetrize as symmetrize
 from covpool.ops.tensor_sketch import draw_sketch as draw_sketch
 from covpool.ops.tensor_sketch import tensor_sketch as tensor_sketch
 from covpool.ops.tensor_sketch import tensor_sketches as tensor_sketches

@@ -7,7 +7,7 @@ ones, f[i, k, j] = (f[i, k] - f[k, j]) / (l_i - l_j), are in `_second_divided_di
 import torch
 from torch import Tensor
 
-from covpool.ops.safe_division import one_if_zero, reciprocal_or_zero
+from covpool.ops.elementary import one_if_zero, reciprocal_or_zero
 
 
 def of_power(

@@ -15,10 +15,9 @@ from covpool.ops import _divided_differences
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops._spectral import compose, rotate
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import frobenius_norm, inner, reciprocal_or_zero, symmetrize
 from covpool.ops.positions import center
-from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.sqrtm_newton_schulz import Prenorm
-from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 GramForm = Literal["primal", "dual"]
 

@@ -20,9 +20,9 @@ from covpool.ops._isqrt_forms import (
     tangent,
     value,
 )
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import outside_autocast
 from covpool.ops.sqrtm_newton_schulz import Prenorm
-from covpool.ops.symmetric import symmetrize
 from covpool.ops.vech import from_triangle, vech
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from covpool.ops import _divided_differences
-from covpool.ops.safe_division import one_if_zero, reciprocal_or_zero
+from covpool.ops.elementary import one_if_zero, reciprocal_or_zero
 
 
 def of_power(

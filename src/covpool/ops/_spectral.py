@@ -13,9 +13,8 @@ from torch import Tensor
 from covpool._errors import UnsupportedError
 from covpool.ops import _divided_differences, _second_divided_differences
 from covpool.ops._autograd import Differentiable, keep
+from covpool.ops.elementary import one_if_zero, power_or_zero, symmetrize
 from covpool.ops.precision import outside_autocast
-from covpool.ops.safe_division import one_if_zero, power_or_zero
-from covpool.ops.symmetric import symmetrize
 
 Derivative = Callable[..., Tensor]
 SpectralKind = Literal["power", "power_released", "power_in_range", "log", "vn_mle"]  # in_range: 0^alpha = 0, no slope

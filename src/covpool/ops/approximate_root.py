@@ -10,9 +10,9 @@ from covpool._check_tensors import check_square
 from covpool._errors import check_choice, check_positive_int
 from covpool.ops._backend import exporting
 from covpool.ops._known_root import KnownRoot
+from covpool.ops.elementary import frobenius_norm, symmetrize
 from covpool.ops.lyapunov import lyapunov_solve
 from covpool.ops.lyapunov_newton_schulz import lyapunov_steps
-from covpool.ops.symmetric import frobenius_norm, symmetrize
 
 RootBackward = Literal["iterative", "lyapunov", "autograd"]
 ROOT_BACKWARDS: tuple[RootBackward, ...] = ("iterative", "lyapunov", "autograd")

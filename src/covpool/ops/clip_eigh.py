@@ -9,8 +9,8 @@ from covpool._errors import CovpoolError
 from covpool.ops import _divided_differences
 from covpool.ops._spectral import ByDecomposition, compose, rotate
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision
-from covpool.ops.symmetric import symmetrize
 
 
 def _derivative(h: Tensor, eigenvalues: Tensor, u: Tensor, _: None, *, low: float, high: float, log: bool) -> Tensor:

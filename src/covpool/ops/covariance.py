@@ -10,9 +10,9 @@ from covpool._errors import check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable, is_eager, keep
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
+from covpool.ops.elementary import symmetrize
 from covpool.ops.positions import center, keep_positions
 from covpool.ops.precision import full_precision, outside_autocast, product
-from covpool.ops.symmetric import symmetrize
 from covpool.ops.vech import from_triangle, vech
 
 

@@ -12,13 +12,13 @@ from covpool.ops._isqrt_forms import GramForm
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops._spectral import eps_of
 from covpool.ops.covariance import covariance
+from covpool.ops.elementary import symmetrize
 from covpool.ops.logm_eigh import logm_eigh
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.powm_covariance import choose_power_form
 from covpool.ops.powm_eigh import powm_eigh
 from covpool.ops.precision import full_precision, product
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
-from covpool.ops.symmetric import symmetrize
 
 EmbeddingKind = Literal["sqrt", "calvo", "lovric", "nakayama", "log", "cholesky"]
 EMBEDDING_KINDS: tuple[EmbeddingKind, ...] = ("sqrt", "calvo", "lovric", "nakayama", "log", "cholesky")

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_floating
+from covpool.ops.elementary import one_if_zero
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import one_if_zero
 
 
 @full_precision

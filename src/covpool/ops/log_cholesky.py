@@ -5,8 +5,8 @@ from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision
-from covpool.ops.symmetric import symmetrize
 
 
 @full_precision

@@ -7,9 +7,9 @@ from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError, check_choice
 from covpool.ops._spectral import SpectralFunction, compose, eps_of
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import symmetrize
 from covpool.ops.powm_eigh import NullGradient
 from covpool.ops.precision import full_precision, product
-from covpool.ops.symmetric import symmetrize
 
 
 @full_precision

@@ -10,8 +10,8 @@ from covpool._errors import CovpoolError
 from covpool.ops._autograd import Differentiable, keep
 from covpool.ops._spectral import eps_of
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import at_least_float32, full_precision, outside_autocast
-from covpool.ops.symmetric import symmetrize
 
 
 def _solve(a: Tensor, q: Tensor) -> Tensor:

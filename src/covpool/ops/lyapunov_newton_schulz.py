@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from covpool._errors import check_positive_int
+from covpool.ops.elementary import frobenius_norm, reciprocal_or_zero
 from covpool.ops.lyapunov import check_equation
 from covpool.ops.precision import full_precision, product
-from covpool.ops.safe_division import reciprocal_or_zero
-from covpool.ops.symmetric import frobenius_norm
 
 
 def lyapunov_steps(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_positions
-from covpool.ops.safe_division import one_if_zero
+from covpool.ops.elementary import one_if_zero
 
 
 def keep_positions(

@@ -18,6 +18,7 @@ from covpool.ops._isqrt_forms import GramForm, gram, normalized, scaled, smaller
 from covpool.ops._spectral import SpectralDerivative, SpectralFunction, compose, keep_missing, once, slope_in_alpha
 from covpool.ops.covariance import covariance
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import power_or_zero, reciprocal_or_zero, symmetrize
 from covpool.ops.positions import keep_positions
 from covpool.ops.powm_eigh import (
     Normalization,
@@ -30,8 +31,6 @@ from covpool.ops.powm_eigh import (
     powm_eigh,
 )
 from covpool.ops.precision import full_precision, outside_autocast
-from covpool.ops.safe_division import power_or_zero, reciprocal_or_zero
-from covpool.ops.symmetric import symmetrize
 
 
 def _decompose(k0: Tensor, eps: Threshold | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

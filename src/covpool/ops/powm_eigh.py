@@ -10,9 +10,8 @@ from covpool._errors import CovpoolError, check_choice
 from covpool.ops._autograd import Differentiable
 from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of, once
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import frobenius_norm, inner, one_if_zero, symmetrize
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import one_if_zero
-from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Threshold = Literal["rank", "paper"]
 Normalization = Literal["spectral", "frobenius"]

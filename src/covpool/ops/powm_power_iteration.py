@@ -5,9 +5,8 @@ from torch import Tensor
 
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError, check_positive_int
+from covpool.ops.elementary import frobenius_norm, one_if_zero, power_or_zero
 from covpool.ops.precision import full_precision, product
-from covpool.ops.safe_division import one_if_zero, power_or_zero
-from covpool.ops.symmetric import frobenius_norm
 
 
 @full_precision

@@ -8,10 +8,9 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool.ops import _divided_differences
 from covpool.ops._spectral import ByDecomposition, eps_of
+from covpool.ops.elementary import one_if_zero, symmetrize
 from covpool.ops.powm_eigh import check_alpha
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import one_if_zero
-from covpool.ops.symmetric import symmetrize
 
 
 @full_precision

@@ -8,10 +8,9 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, check_choice
 from covpool.ops.covariance import covariance
+from covpool.ops.elementary import inner, one_if_zero
 from covpool.ops.positions import center, count, keep_positions
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import one_if_zero
-from covpool.ops.symmetric import inner
 
 Shrinkage = Literal["ledoit_wolf", "oas"]
 SHRINKAGES: tuple[Shrinkage, ...] = ("ledoit_wolf", "oas")

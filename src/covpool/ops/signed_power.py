@@ -10,8 +10,8 @@ from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError, check_choice
 from covpool.kernels import largest_tile
 from covpool.ops._autograd import Differentiable, is_eager, keep
+from covpool.ops.elementary import one_if_zero
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import one_if_zero
 
 GradientMode = Literal["bcnn", "bcnn_torch", "fast_mpn", "cbp"]
 GRADIENT_MODES: tuple[GradientMode, ...] = ("bcnn", "bcnn_torch", "fast_mpn", "cbp")

@@ -8,8 +8,8 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool._errors import check_positive_int
 from covpool.ops._autograd import Differentiable, keep
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision, outside_autocast, product
-from covpool.ops.symmetric import symmetrize
 
 
 class _Inverse(Differentiable):

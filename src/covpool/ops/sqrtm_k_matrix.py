@@ -6,10 +6,9 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool.ops._spectral import ByDecomposition, compose, rotate
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import reciprocal_or_zero, symmetrize
 from covpool.ops.powm_eigh import null_threshold
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import reciprocal_or_zero
-from covpool.ops.symmetric import symmetrize
 
 
 def _derivative(h: Tensor, roots: Tensor, u: Tensor, _: None) -> Tensor:

@@ -10,13 +10,12 @@ from covpool._errors import check_choice, check_positive_int
 from covpool.ops._known_root import KnownRoot
 from covpool.ops._spectral import once, rotate
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import reciprocal_or_zero, symmetrize
 from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
 from covpool.ops.powm_eigh import null_threshold, powm_eigh
 from covpool.ops.precision import full_precision
-from covpool.ops.safe_division import reciprocal_or_zero
 from covpool.ops.sqrtm_denman_beavers import sqrtm_denman_beavers
 from covpool.ops.sqrtm_newton_schulz import sqrtm_newton_schulz
-from covpool.ops.symmetric import symmetrize
 
 Forward = Literal["eigh", "newton_schulz", "denman_beavers"]
 FORWARDS: tuple[Forward, ...] = ("eigh", "newton_schulz", "denman_beavers")

@@ -12,9 +12,8 @@ from covpool.kernels.precision import PRECISIONS, Precision
 from covpool.ops._autograd import Differentiable, is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
+from covpool.ops.elementary import frobenius_norm, inner, power_or_zero, reciprocal_or_zero, symmetrize
 from covpool.ops.precision import at_least_float32, outside_autocast
-from covpool.ops.safe_division import power_or_zero, reciprocal_or_zero
-from covpool.ops.symmetric import frobenius_norm, inner, symmetrize
 
 Prenorm = Literal["trace", "frobenius"]
 

@@ -8,8 +8,8 @@ from covpool._errors import check_positive_int
 from covpool.ops._polynomial import polynomials
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops.approximate_root import RootBackward, approximate_root
+from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision, product
-from covpool.ops.symmetric import symmetrize
 
 
 def pade_coefficients(order: int) -> tuple[list[int], list[int]]:

@@ -7,9 +7,9 @@ from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError
 from covpool.ops._spectral import SpectralFunction
 from covpool.ops.eigh import eigh
+from covpool.ops.elementary import symmetrize
 from covpool.ops.powm_eigh import Threshold, check_options, null_threshold
 from covpool.ops.precision import full_precision
-from covpool.ops.symmetric import symmetrize
 
 
 @full_precision

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, require
 from covpool.data.sets import Splits, open_data
 from covpool.engine.evaluation import LoadedCheckpoint, summarize_scores
 from covpool.engine.training import BEST_CHECKPOINT
@@ -18,7 +18,6 @@ from covpool.report._eigenplots import function_plots, spectrum_plots, summarize
 from covpool.report._fit import FitSection, fit_section
 from covpool.report._history import History
 from covpool.report._mistakes import find_mistakes
-from covpool.report._page import render_page
 from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run, sample_spectra
 from covpool.report._reliability import reliability_plot
 from covpool.report._section import Section, attempt, required
@@ -127,3 +126,22 @@ def _prediction_values(predictions: Section[Predictions], history: History) -> d
         "metrics": [*facts.metrics(evaluation.value), *facts.choice(history)] if evaluation.value else [],
         "mistakes": attempt(lambda: find_mistakes(required(predictions), required(evaluation))),
     }
+
+
+def render_page(template: Path, values: dict[str, Any]) -> str:
+    """Render a Jinja template. It may include files from its own folder and from this package, such as style.css.
+
+    Args:
+        template: Path of the template.
+        values: Values of the names in the template; a name without a value is an error.
+    """
+    jinja2 = require("jinja2", "train")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": facts.percent, "duration": facts.duration, "number": facts.number}
+    return environment.get_template(template.name).render(values)

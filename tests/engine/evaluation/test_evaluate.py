@@ -17,7 +17,7 @@ from covpool.data.sets._open import Splits, open_data
 from covpool.engine.evaluation import _representations as representations
 from covpool.engine.evaluation._evaluate import EvaluationProtocol, evaluate, fused_scores
 from covpool.engine.evaluation._representations import Representations
-from covpool.engine.evaluation._tensor_cache import cached
+from covpool.engine.evaluation._tensor_files import cached
 from trees import break_image, make_folder, write_image
 
 SIZE, SIDE = 32, 36

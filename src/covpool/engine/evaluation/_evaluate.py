@@ -18,7 +18,7 @@ from covpool.engine._same_split import check_same_split
 from covpool.engine.evaluation._representations import Representations, compute_representations
 from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
-from covpool.engine.evaluation._tensor_cache import cached, file_digest, file_marks
+from covpool.engine.evaluation._tensor_files import cached, file_digest, file_marks
 from covpool.io import Checkpoint, EvaluationSettings, read_checkpoint
 from covpool.models import Network
 from covpool.recipe import Precision

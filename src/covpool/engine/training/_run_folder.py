@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from covpool._errors import CovpoolError
-from covpool.engine.evaluation._saved_scores import SCORES_FILE
+from covpool.engine.evaluation._tensor_files import SCORES_FILE
 from covpool.engine.training._log import LOG_FILE, read_log
 from covpool.engine.training._state import STATE_FILE
 from covpool.io import remove_leftovers, replacing

@@ -23,7 +23,7 @@ from covpool.engine._devices import is_sharded
 from covpool.engine._graphs import CapturedForward
 from covpool.engine._infer import capture_logits, compute_scores
 from covpool.engine.evaluation._metrics import Part, accuracies
-from covpool.engine.evaluation._saved_scores import SCORES_FILE, SavedScores, save_scores
+from covpool.engine.evaluation._tensor_files import SCORES_FILE, SavedScores, save_scores
 from covpool.engine.training._broken import BrokenImages
 from covpool.engine.training._build import Built, build_network
 from covpool.engine.training._interrupt import Stopped, StopRequests

@@ -1,4 +1,4 @@
-"""Quotients and powers that are finite, with finite derivatives, where their argument is zero."""
+"""Elementary functions: quotients and powers that are finite at zero, with their derivatives; parts of matrices."""
 
 import torch
 from torch import Tensor
@@ -33,3 +33,25 @@ def power_or_zero(t: Tensor, alpha: float | Tensor) -> Tensor:
     [0.0, 0.5]
     """
     return torch.where(t == 0, 0, one_if_zero(t) ** alpha)
+
+
+def symmetrize(a: Tensor) -> Tensor:
+    """The symmetric part (a + a^T) / 2 of matrices (..., c, c).
+
+    >>> import torch
+    >>> symmetrize(torch.tensor([[1., 2.], [4., 3.]])).tolist()
+    [[1.0, 3.0], [3.0, 3.0]]
+    """
+    return (a + a.mT) * 0.5
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """The Frobenius inner product <a, b> of matrices (..., m, n), kept as (..., 1, 1)."""
+    return (a * b).sum((-2, -1), keepdim=True)
+
+
+def frobenius_norm(a: Tensor) -> Tensor:
+    """|a|_F of matrices (..., m, n), kept as (..., 1, 1), without overflow; zero with a zero derivative at zero."""
+    largest = a.detach().abs().amax((-2, -1), keepdim=True)
+    scaled = a / one_if_zero(largest)
+    return largest * one_if_zero(inner(scaled, scaled)).sqrt()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from covpool.data._images import Images
-from covpool.engine.evaluation._saved_scores import write_submission
+from covpool.engine.evaluation._tensor_files import write_submission
 
 
 def test_three_answers_per_image_most_probable_first(tmp_path: Path) -> None:
