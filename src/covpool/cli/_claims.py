@@ -47,16 +47,7 @@ def claims_command(
         page: Update the tables of this Markdown page from the records.
         plots: Draw the plots into this folder.
     """
-    from covpool.studies.claims import (
-        CLAIMS,
-        make_page,
-        plan,
-        plot_claims,
-        read_claims,
-        records_folder,
-        scoreboard,
-        update_page,
-    )
+    from covpool.studies import claims
 
     chosen = _chosen(numbers)
     console = Console()
@@ -64,12 +55,12 @@ def claims_command(
         _run(chosen, data or [], weights, seconds, records, device, console)
     elif data or weights:
         raise CovpoolError("--data and --weights are for --run; without it, records are shown: add --run")
-    results = read_claims(records or records_folder())
-    rows = scoreboard(results, chosen)
+    results = claims.read_claims(records or claims.records_folder())
+    rows = claims.scoreboard(results, chosen)
     if page is not None:
-        page.write_text(update_page(page.read_text(), make_page(scoreboard(results, CLAIMS), results)))
+        page.write_text(claims.update_page(page.read_text(), claims.make_page(claims.scoreboard(results), results)))
     if plots is not None:
-        plot_claims(results, make_folder(plots / "x").parent)
+        claims.plot_claims(results, make_folder(plots / "x").parent)
     if json:
         typer.echo(json_format.dumps([row.as_json() for row in rows]))
     elif numbers:
@@ -78,7 +69,7 @@ def claims_command(
     else:
         _scoreboard(rows, list(results), console)
         for name, known in results.items():
-            missing = len(plan(chosen, known))
+            missing = len(claims.plan(chosen, known))
             pace = median(one.seconds for one in known.values())
             left = f"{missing} experiments without a record, about {missing * pace:.0f} s at the recorded pace"
             say(console, f"{name}: {left}")

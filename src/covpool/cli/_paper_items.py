@@ -3,22 +3,25 @@
 import json
 import os
 import shlex
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED
-from covpool.cli._options import chosen_device
+from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import TrainingBar
 
 if TYPE_CHECKING:
     from covpool.studies.paper import Item, PaperTraining
 
+Roots = Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")]
+RUNS = Path("runs")
 BATCH = {"table 15": {"cuda": 24, "cpu": 1}}  # images per measured batch
 DEFAULT_BATCH = {"cuda": 128, "cpu": 4}
 
@@ -37,52 +40,63 @@ def show_items(runs: Path) -> None:
     Console().print(table(headings, rows, left=3, caption=f"runs in {runs}; `covpool paper table 8` shows one item"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What to do for an item.
+def item_command(kind: str) -> Callable[..., None]:
+    """The command that runs the trainings of a table or figure, measures what it needs, and shows its numbers."""
 
-    Attributes:
-        settings: Settings for all trainings.
-        data: Folders of data sets, NAME=FOLDER.
-        out: Folder of the runs.
-        measure: Measure the columns that this machine decides.
-        seconds: Approximate time of each measurement.
-        dry_run: Print the missing trainings only.
-        device: Device to measure and evaluate on.
-    """
+    def make(
+        number: str,
+        settings: list[str] | None = None,
+        *,
+        data: Roots = None,
+        out: Path = RUNS,
+        measure: bool = False,
+        seconds: float = 5.0,
+        dry_run: bool = False,
+        device: Device = "",
+    ) -> None:
+        """Make a KIND of the paper: run its trainings, and print its numbers beside ours. A second call resumes it.
 
-    settings: list[str]
-    data: list[str]
-    out: Path
-    measure: bool
-    seconds: float
-    dry_run: bool
-    device: str
+        Without data, it prints what is done. Pre-training on ImageNet is part of the trainings that start from it.
 
+        The numbers of a figure are also plotted, in the paper's axes.
 
-def make_item(name: str, wanted: Wanted) -> None:
-    """Run the trainings of an item whose data are named, measure what it needs, and print and plot its numbers."""
-    from covpool.studies.paper import find_item, plan_item
+        Example: covpool paper table 8 --data imagenet=/data/imagenet --data cub=/data/CUB_200_2011
 
-    item, console, out = find_item(name), Console(), wanted.out
-    if wanted.measure and not item.is_measured:
-        raise CovpoolError(f"{item.name} has nothing to measure: leave --measure out")
-    planned = plan_item(item, dict(map(_root, wanted.data)), wanted.settings, out)
-    missing = [one for one in planned if one.training.result(out) is None]
-    if wanted.dry_run:
-        for one in missing:
-            typer.echo(_command(one, wanted.settings))
-        return
-    if any(one.recipe.data.root for one in missing):
-        _train(planned, console)
-    device = chosen_device(wanted.device)
-    _evaluate(item, out, device, console)
-    if wanted.measure:
-        _measure(item, out, device, wanted.seconds, console)
-    _show(item, out, console)
-    missing = [one for one in planned if one.training.result(out) is None]
-    if missing:
-        _tell_missing(missing, console)
+        Example: covpool paper figure 6a data.root=/data/imagenet
+
+        Args:
+            number: Number of the KIND. Tables are 1 to 15; figures, with their panels, are 6a, 6b, 6c, 7 and 8.
+            settings: Settings for all trainings: table.key=value. data.root=FOLDER names the only data set of a KIND.
+            data: Folder of a data set, as in cub=/data/CUB_200_2011. Trainings without their data are not run.
+            out: Folder of the runs. A finished run NAME of `covpool train` in it counts.
+            measure: Measure times and memory on this machine for what shows them.
+            seconds: Approximate time of each measurement, in seconds.
+            dry_run: Print the command of each training that is missing, without training.
+        """
+        from covpool.studies.paper import find_item, plan_item
+
+        item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
+        if measure and not item.is_measured:
+            raise CovpoolError(f"{item.name} has nothing to measure: leave --measure out")
+        planned = plan_item(item, dict(map(_root, data or [])), typed, out)
+        missing = [one for one in planned if one.training.result(out) is None]
+        if dry_run:
+            for one in missing:
+                typer.echo(_command(one, typed))
+            return
+        if any(one.recipe.data.root for one in missing):
+            _train(planned, console)
+        device = chosen_device(device)
+        _evaluate(item, out, device, console)
+        if measure:
+            _measure(item, out, device, seconds, console)
+        _show(item, out, console)
+        missing = [one for one in planned if one.training.result(out) is None]
+        if missing:
+            _tell_missing(missing, console)
+
+    make.__doc__ = (make.__doc__ or "").replace("KIND", kind)
+    return make
 
 
 def _root(asked: str) -> tuple[str, str]:

@@ -37,62 +37,52 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
     """
     for module, extra in (("lightning_fabric", "train"), ("torchvision", "models"), ("matplotlib", "plots")):
         require(module, extra)
-    from covpool.demo import (
-        CLAIMED,
-        PAGE,
-        PLOT,
-        characters,
-        check_folder,
-        check_inputs,
-        choose,
-        digits,
-        evaluate,
-        write_results,
-    )
-    from covpool.demo import folder as own_images
+    from covpool import demo
 
     console, start = Console(), time.perf_counter()
-    check_folder(out)
-    check_inputs(folder)
-    parts: list[Callable[[OnProgress], Task]] = [characters, digits]
+    demo.check_folder(out)
+    demo.check_inputs(folder)
+    parts: list[Callable[[OnProgress], Task]] = [demo.characters, demo.digits]
     if folder:
-        parts.append(partial(own_images, folder))
+        parts.append(partial(demo.folder, folder))
     finished: list[Comparison] = []
     try:
         for number, make_task in enumerate(parts, 1):
             with counting_bar(console, "reading data") as on_progress:
                 task = make_task(on_progress)
-                choices = choose(task, on_progress)
-                say(console, f"part {number}, settings chosen inside the training part; expected to win: {CLAIMED}")
-                finished.append(evaluate(task, choices))
+                choices = demo.choose(task, on_progress)
+                say(
+                    console, f"part {number}, settings chosen inside the training part; expected to win: {demo.CLAIMED}"
+                )
+                finished.append(demo.evaluate(task, choices))
             console.print(_table(finished[-1]))
             _conclude(console, finished[-1])
-            write_results(out, finished)
+            demo.write_results(out, finished)
     except KeyboardInterrupt:
         say(console, f"stopped after {len(finished)} of {len(parts)} parts")
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if finished:
-            say(console, f"plot: {out / PLOT}\npage: {out / PAGE}")
+            say(console, f"plot: {out / demo.PLOT}\npage: {out / demo.PAGE}")
     say(console, f"{GUIDANCE}\n{time.perf_counter() - start:.0f} s in total")
 
 
 def _conclude(console: Console, comparison: "Comparison") -> None:
-    from covpool.demo import verdict
+    from covpool import demo
 
     for result in comparison.results[1:]:
-        say(console, f"{result.name}: {verdict(result)} ({result.setting})")
+        say(console, f"{result.name}: {demo.verdict(result)} ({result.setting})")
 
 
 def _table(comparison: "Comparison") -> Table:
-    from covpool.demo import CLAIMED
+    from covpool import demo
 
     rows = []
     for found in comparison.results:
         is_baseline = found is comparison.results[0]
         rows.append(
             (
-                *(found.method + " *" * (found.method == CLAIMED), f"{100 * found.accuracy:.1f}"),
+                *(found.method + " *" * (found.method == demo.CLAIMED), f"{100 * found.accuracy:.1f}"),
                 percent_interval(found.interval),
                 "" if is_baseline else f"{100 * found.difference:+.1f}",
                 "" if is_baseline else percent_interval(found.difference_interval, "{:+.1f}"),

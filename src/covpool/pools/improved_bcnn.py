@@ -4,16 +4,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from covpool import ops
 from covpool._errors import CovpoolError
-from covpool.ops import (
-    covariance,
-    elementwise_power_normalize,
-    powm_covariance,
-    sqrtm_denman_beavers,
-    sqrtm_k_matrix,
-    sqrtm_lyapunov,
-    sqrtm_newton_schulz,
-)
 from covpool.ops.sqrtm_lyapunov import Forward
 from covpool.pools.base import Pool, PositiveInt, register
 
@@ -64,22 +56,22 @@ class ImprovedBilinearPool(Pool):
         return n * c**2 + 10 * c**3  # of the eigen-decomposition
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        return elementwise_power_normalize(self._matrix(x, mask=mask, weights=weights).flatten(1))
+        return ops.elementwise_power_normalize(self._matrix(x, mask=mask, weights=weights).flatten(1))
 
     def _matrix(self, x: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         if self.root_forward == "eigh" and self.root_backward == "lyapunov":
-            return powm_covariance(x, 0.5, mask=mask, weights=weights, centered=False)
-        return self._root(covariance(x, mask=mask, weights=weights, centered=False))
+            return ops.powm_covariance(x, 0.5, mask=mask, weights=weights, centered=False)
+        return self._root(ops.covariance(x, mask=mask, weights=weights, centered=False))
 
     def _root(self, a: Tensor) -> Tensor:
         if self.root_backward == "k_matrix":
-            return sqrtm_k_matrix(a)
+            return ops.sqrtm_k_matrix(a)
         if self.root_backward == "autograd" and self.root_forward == "newton_schulz":
-            return sqrtm_newton_schulz(a, iterations=self.iterations, prenorm="frobenius")
+            return ops.sqrtm_newton_schulz(a, iterations=self.iterations, prenorm="frobenius")
         if self.root_backward == "autograd":
-            return sqrtm_denman_beavers(a, iterations=self.iterations)
+            return ops.sqrtm_denman_beavers(a, iterations=self.iterations)
         steps = self.backward_steps if self.root_backward == "iterative_lyapunov" else None
-        return sqrtm_lyapunov(a, forward=self.root_forward, iterations=self.iterations, steps=steps)
+        return ops.sqrtm_lyapunov(a, forward=self.root_forward, iterations=self.iterations, steps=steps)
 
 
 def _check_pair(forward: Forward, backward: Backward) -> None:
