@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from covpool.pools import pool_info as pool_info
     from covpool.pools import register as register
     from covpool.pools import unregister as unregister
+    from covpool.report import push_to_hub as push_to_hub
     from covpool.studies.fit import FitResult as FitResult
     from covpool.studies.fit import fit as fit
 
@@ -46,6 +47,7 @@ _PUBLIC: dict[str, tuple[str, ...]] = {
     ),
     "ops": (),
     "pools": ("Pool", "PoolInfo", "create_pool", "list_pools", "pool_info", "register", "unregister"),
+    "report._card": ("push_to_hub",),
     "studies.fit": ("FitResult", "fit"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -15,4 +15,5 @@ from covpool.io._export import FORMATS as FORMATS
 from covpool.io._export import Exported as Exported
 from covpool.io._export import Format as Format
 from covpool.io._export import export as export
+from covpool.io._hub import HUB_FILE as HUB_FILE
 from covpool.io._import_checkpoint import import_checkpoint as import_checkpoint

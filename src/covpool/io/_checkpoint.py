@@ -25,6 +25,7 @@ from covpool.io._description import (
     one_line,
 )
 from covpool.io._format_1 import upgrade
+from covpool.io._hub import SCHEME, download
 from covpool.models import Network, misfits, outside_source, rebuild, with_stride_form
 from covpool.pools import Pool
 
@@ -171,11 +172,12 @@ def load(
 ) -> Network:
     """Load the network in a file of `save`, in eval mode: the same outputs, bit for bit, on the same device.
 
-    No code in the file is executed, no other file is read, and nothing is downloaded. Weights keep the dtype and the
-    memory format they were saved in.
+    No code in the file is executed, no other file is read, and nothing but an address on the hub is downloaded. Weights
+    keep the dtype and the memory format they were saved in.
 
     Args:
-        path: The file.
+        path: The file, or "hf://owner/name" or "hf://owner/name@revision" for a checkpoint on the Hugging Face Hub.
+            Both are checked in the same way.
         backbone: A backbone built in the same way (a tuple for several), for a model that was attached to a backbone
             object. A Network built in the same way, for a Network put together by hand. It receives the weights and is
             changed in place.
@@ -205,6 +207,8 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     >>> checkpoint.class_names, checkpoint.architecture.name
     (('cat', 'dog'), 'resnet18_isqrt_2k')
     """
+    if isinstance(path, str) and path.startswith(SCHEME):
+        path = download(path)
     name = repr(os.fspath(path))
     text = _read_text(path)
     if text is None:

@@ -1,5 +1,6 @@
 """The report of a run: one page that needs no other file."""
 
+from covpool.report._card import push_to_hub as push_to_hub
 from covpool.report._drawing import COLORS as COLORS
 from covpool.report._drawing import GRID as GRID
 from covpool.report._drawing import SETTINGS as SETTINGS

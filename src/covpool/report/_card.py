@@ -1,0 +1,95 @@
+"""Publishing a run on the Hugging Face Hub, with a model card."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from covpool._errors import require
+from covpool.data.sets import open_data
+from covpool.diagnostics import Spectra
+from covpool.engine.evaluation import Evaluation, LoadedCheckpoint, summarize_scores
+from covpool.io import HUB_FILE
+from covpool.recipe import to_toml
+from covpool.report._facts import about_network, metrics, versions
+from covpool.report._page import render_page
+from covpool.report._predictions import find_checkpoint, predictions_of_run, sample_spectra
+from covpool.report._section import attempt, required
+from covpool.report._write import read_run_recipe
+
+CARD, PLOT = Path(__file__).parent / "card.md.jinja", "spectrum.png"
+COLORS = ("#0072B2", "#D55E00")  # before and after; also for color-blind eyes
+
+
+def push_to_hub(run: str | Path, repository: str, *, private: bool = False, license: str = "") -> str:
+    """Upload the result of a run to the Hugging Face Hub: its checkpoint, a model card and a plot of its spectra.
+
+    The card states the data, the recipe, and the accuracy on the test set with its intervals. Log in first, with
+    `hf auth login`. `covpool.load("hf://owner/name")` loads the network.
+
+    Args:
+        run: Folder of a run or of a fit.
+        repository: Name of the repository, "owner/name". It is created if it does not exist.
+        private: Whether a new repository is private.
+        license: Name of the license that you give the weights, such as "apache-2.0".
+
+    Returns:
+        The address of the repository.
+    """
+    hub = require("huggingface_hub", "models")
+    with tempfile.TemporaryDirectory() as folder:
+        write_card(Path(run), Path(folder), repository, license)
+        hub.create_repo(repository, private=private, exist_ok=True)
+        files = {find_checkpoint(Path(run)): HUB_FILE} | {path: path.name for path in Path(folder).iterdir()}
+        changes = [hub.CommitOperationAdd(name, str(path)) for path, name in files.items()]
+        hub.create_commit(repository, changes, commit_message="Upload the network and its card")
+    return f"hf://{repository}"
+
+
+def write_card(run: Path, folder: Path, repository: str, license: str = "") -> None:
+    """Write the model card of a run, README.md, and the plot of its spectra into a folder."""
+    recipe = read_run_recipe(run)
+    device = "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
+    checkpoint = LoadedCheckpoint.read(find_checkpoint(run), device)
+    data = attempt(lambda: open_data(recipe.data))
+
+    def evaluate() -> Evaluation:
+        found = predictions_of_run(run, checkpoint, recipe, data, device)
+        return summarize_scores(found.logits, found.targets, found.classes)
+
+    evaluation = attempt(evaluate)
+    spectra = attempt(lambda: sample_spectra(checkpoint, recipe, required(data).test, device))
+    if spectra.value is not None:
+        _plot(spectra.value, folder / PLOT)
+    values: dict[str, Any] = {
+        "repository": repository,
+        "license": license,
+        "recipe": recipe.changed(data={"root": ""}),  # the folder is private, and of no use to others
+        "split": checkpoint.about.data,
+        "classes": len(checkpoint.about.class_names or ()),
+        "evaluation": evaluation,
+        "metrics": metrics(evaluation.value) if evaluation.value else [],
+        "network": about_network(checkpoint.network, recipe),
+        "plot": PLOT if spectra.value is not None else "",
+        "versions": versions(checkpoint.about.versions)[:-1],
+        "toml": to_toml(recipe.changed(data={"root": ""})),
+    }
+    (folder / "README.md").write_text(render_page(CARD, values))
+
+
+def _plot(spectra: Spectra, path: Path) -> None:
+    """Plot the median eigenvalues over the largest, by rank, before and after the pool."""
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for color, label, values in zip(COLORS, ("before", "after"), (spectra.before, spectra.after), strict=True):
+        if values is not None:
+            middle = (values / values[:, :1]).median(0).values
+            shown = middle > 1e-7
+            axes.plot(range(1, int(shown.sum()) + 1), middle[shown].tolist(), color=color, label=f"{label} the pool")
+    axes.set_yscale("log")
+    axes.set_xlabel("rank")
+    axes.set_ylabel("eigenvalue over the largest, median")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=110)

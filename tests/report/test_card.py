@@ -1,0 +1,67 @@
+"""A run that is pushed to a folder in place of the hub, and loaded from it."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import covpool
+from covpool.engine.training import LAST_CHECKPOINT
+from covpool.io import read_checkpoint
+
+hub = pytest.importorskip("huggingface_hub")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that stands for the hub."""
+
+    def create_commit(repository: str, changes: list[Any], **_: Any) -> None:
+        for one in changes:
+            shutil.copy(one.path_or_fileobj, tmp_path / repository / one.path_in_repo)
+
+    def download(repository: str, name: str, *, revision: str | None) -> str:
+        if not (tmp_path / repository / name).is_file() or revision not in (None, "main"):
+            response = type("Response", (), {"headers": {}, "request": None, "status_code": 404, "text": ""})()
+            raise hub.errors.HfHubHTTPError("404: not found", response=response)
+        return str(tmp_path / repository / name)
+
+    monkeypatch.setattr(hub, "create_repo", lambda name, **_: (tmp_path / name).mkdir(parents=True))
+    monkeypatch.setattr(hub, "create_commit", create_commit)
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    return tmp_path
+
+
+def test_a_run_is_pushed_with_its_card_and_loaded(finished: Path, folder: Path) -> None:
+    assert covpool.push_to_hub(finished, "me/birds", license="apache-2.0") == "hf://me/birds"
+    card = (folder / "me/birds/README.md").read_text()
+    wanted = ("license: apache-2.0", "| top-1 accuracy |", "95 % interval", "spectrum.png", "epochs = 2", "12 images")
+    assert [words for words in wanted if words not in card] == []
+    assert str(finished.parent) not in card, "paths of this machine stay here"
+    assert "&" not in card.split("```toml")[1]
+    assert (folder / "me/birds/spectrum.png").read_bytes().startswith(b"\x89PNG")
+    x = torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        expected = covpool.load(finished / LAST_CHECKPOINT)(x)
+        assert torch.equal(covpool.load("hf://me/birds")(x), expected)
+        assert torch.equal(covpool.load("hf://me/birds@main")(x), expected)
+    assert read_checkpoint("hf://me/birds").class_names == read_checkpoint(finished / LAST_CHECKPOINT).class_names
+
+
+def test_mistakes(folder: Path, tmp_path: Path) -> None:
+    for address in ("hf://birds", "hf://a/b/c", "hf://../b@"):
+        with pytest.raises(covpool.CovpoolError, match="hf://owner/name"):
+            covpool.load(address)
+    with pytest.raises(covpool.CovpoolError, match="check the address"):
+        covpool.load("hf://me/none")
+    with pytest.raises(covpool.CovpoolError, match="not the folder of a run"):
+        covpool.push_to_hub(tmp_path, "me/birds")
+
+
+def test_a_file_from_the_hub_is_checked_as_any_other(folder: Path) -> None:
+    (folder / "me/bad").mkdir(parents=True)
+    (folder / "me/bad/model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(covpool.CovpoolError, match="not a whole safetensors file"):
+        covpool.load("hf://me/bad")
