@@ -1,12 +1,14 @@
 """The hooks of the site."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import covpool
+from covpool.cli.app import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -81,3 +83,11 @@ def test_generated_sections_stand_before_the_paper() -> None:
     assert text.startswith("# avg\n\n## In code\n\n```python\n") and text.endswith("## Paper\n\nLin")
     elsewhere = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
     assert POOL_PAGES.on_page_markdown("# covpool", page=elsewhere) == "# covpool"
+
+
+def test_the_reference_of_the_command_line_has_every_command_and_option() -> None:
+    text = load("command_pages").on_page_markdown("<!-- commands of covpool -->")
+    headings = re.findall(r"^##+ covpool (.+)$", text, re.MULTILINE)
+    assert {"fit", "train", "predict", "paper claims"} <= set(headings) and set(COMMANDS) <= set(headings)
+    assert "covpool predict CHECKPOINT IMAGES... [OPTIONS]" in text
+    assert "| `--top` | Number of classes to show for each image. |" in text
