@@ -13,10 +13,9 @@ from covpool.engine.evaluation import Evaluation, LoadedCheckpoint, summarize_sc
 from covpool.io import HUB_FILE
 from covpool.recipe import to_toml
 from covpool.report._facts import about_network, metrics, versions
-from covpool.report._page import render_page
 from covpool.report._predictions import find_checkpoint, predictions_of_run, sample_spectra
 from covpool.report._section import attempt, required
-from covpool.report._write import read_run_recipe
+from covpool.report._write import read_run_recipe, render_page
 
 CARD, PLOT = Path(__file__).parent / "card.md.jinja", "spectrum.png"
 COLORS = ("#0072B2", "#D55E00")  # before and after; also for color-blind eyes
