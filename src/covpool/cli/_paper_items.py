@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError, require
+from covpool.cli._eigenvalues import show_eigenvalues
 from covpool.cli._interrupt import INTERRUPTED
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, make_folder, say, table
@@ -52,6 +53,7 @@ def item_command(kind: str) -> Callable[..., None]:
         measure: bool = False,
         seconds: float = 5.0,
         dry_run: bool = False,
+        checkpoint: Path | None = None,
         device: Device = "",
     ) -> None:
         """Make a KIND of the paper: run its trainings, and print its numbers beside ours. A second call resumes it.
@@ -72,12 +74,20 @@ def item_command(kind: str) -> Callable[..., None]:
             measure: Measure times and memory on this machine for what shows them.
             seconds: Approximate time of each measurement, in seconds.
             dry_run: Print the command of each training that is missing, without training.
+            checkpoint: Checkpoint, or folder of a run, whose eigenvalues are shown in figure 7, without a training.
         """
         from covpool.studies.paper import find_item, plan_item
 
         item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
         if measure and not item.is_measured:
             raise CovpoolError(f"{item.name} has nothing to measure: leave --measure out")
+        roots = [text.partition("=")[2] for text in typed if text.startswith("data.root=")]
+        roots += [text.replace("=", ":", 1) for text in data or []]
+        if checkpoint is not None:
+            if not item.eigenvalues:
+                raise CovpoolError(f"{item.name} shows no eigenvalues: leave --checkpoint out")
+            show_eigenvalues(checkpoint, roots, _plot_file(item, out), chosen_device(device), console)
+            return
         planned = plan_item(item, dict(map(_root, data or [])), typed, out)
         missing = [one for one in planned if one.training.result(out) is None]
         if dry_run:
@@ -91,12 +101,21 @@ def item_command(kind: str) -> Callable[..., None]:
         if measure:
             _measure(item, out, device, seconds, console)
         _show(item, out, console)
+        finished = [one.run for one in planned if one.training.result(out) is not None]
+        if item.eigenvalues and finished:
+            show_eigenvalues(finished[-1], roots, _plot_file(item, out), device, console)
         missing = [one for one in planned if one.training.result(out) is None]
         if missing:
             _tell_missing(missing, console)
 
     make.__doc__ = (make.__doc__ or "").replace("KIND", kind)
     return make
+
+
+def _plot_file(item: "Item", out: Path) -> Path:
+    from covpool.studies.paper import measured_file
+
+    return measured_file(item, out).with_suffix(".png")
 
 
 def _root(asked: str) -> tuple[str, str]:
@@ -189,7 +208,7 @@ def _show(item: "Item", out: Path, console: Console) -> None:
     if item.remark:
         say(console, item.remark)
     if item.x_label and any(cell.paper or cell.value is not None for own in cells for cell in own):
-        path = make_folder(out / "paper" / f"{item.name.replace(' ', '-')}.png")
+        path = make_folder(_plot_file(item, out))
         plot_item(item, cells, path)
         say(console, f"plot: {path}")
 

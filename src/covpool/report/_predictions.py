@@ -11,13 +11,14 @@ from covpool._errors import CovpoolError
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
-from covpool.diagnostics import Spectra, pool_spectra
-from covpool.engine import compute_scores, infer, select_rows
+from covpool.diagnostics import Spectra
+from covpool.engine import compute_scores
 from covpool.engine.evaluation import SCORES_FILE, LoadedCheckpoint, check_classes, read_scores
 from covpool.engine.training import BEST_CHECKPOINT, LAST_CHECKPOINT
 from covpool.io import read_checkpoint
 from covpool.recipe import Recipe
 from covpool.report._section import Section, required
+from covpool.studies.paper import image_spectra
 
 BATCH_SIZE = 64
 SAMPLE, LARGE_SAMPLE, LARGE = 32, 8, 1024  # number of images; fewer if there are more channels than LARGE
@@ -121,15 +122,8 @@ def sample_spectra(checkpoint: LoadedCheckpoint, recipe: Recipe, images: Images,
     network = checkpoint.network
     count = min(len(images), SAMPLE if network.pool.channels[0] <= LARGE else LARGE_SAMPLE)
     numbers = torch.linspace(0, len(images) - 1, count).long().tolist()
-    data = recipe.data.changed(broken="skip", cache="none", workers=0)
-    batches = EvalBatches(images.select(numbers), checkpoint.augment, data, batch_size=LARGE_SAMPLE, device=device)
-
-    def forward(x: Tensor) -> Spectra:
-        features = network.forward_features(x)
-        return pool_spectra(network.pool, *(features if isinstance(features, tuple) else (features,)))
-
-    readable = select_rows(batches, lambda batch: ~batch.broken)
-    found: list[Spectra] = [one.outputs[0] for one in infer(network, readable, forward)]
+    data = recipe.data.changed(workers=0)
+    found = list(image_spectra(checkpoint, images.select(numbers), data, device))
     if not found:
         raise CovpoolError("no image of the sample could be read")
     after = None if found[0].after is None else torch.cat([one.after for one in found if one.after is not None])

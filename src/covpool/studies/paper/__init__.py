@@ -1,5 +1,9 @@
 """The numbered tables and figures of the paper: its numbers, the trainings behind ours, and both side by side."""
 
+from covpool.studies.paper._eigenvalues import EigenvalueCount as EigenvalueCount
+from covpool.studies.paper._eigenvalues import count_eigenvalues as count_eigenvalues
+from covpool.studies.paper._eigenvalues import image_spectra as image_spectra
+from covpool.studies.paper._eigenvalues import plot_eigenvalues as plot_eigenvalues
 from covpool.studies.paper._items import Column as Column
 from covpool.studies.paper._items import Item as Item
 from covpool.studies.paper._items import Row as Row

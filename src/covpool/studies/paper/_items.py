@@ -69,6 +69,8 @@ class Item(Settings):
     """Data sets that the trainings need, those of the pre-training included."""
     x_label: str = ""
     """Label of the horizontal axis of a figure."""
+    eigenvalues: bool = False
+    """Whether it shows the eigenvalues of a trained network."""
     remark: str = ""
     """What differs from the paper, and what cannot be made."""
 
