@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from covpool.cli._bars import counting_bar
-from covpool.cli._output import make_folder, say, table
+from covpool.cli._output import counting_bar, make_folder, say, table
 from covpool.cli.eval import data_of
 
 
