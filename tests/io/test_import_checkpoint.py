@@ -15,6 +15,8 @@ from torch.nn import functional as F  # noqa: N812
 
 import covpool
 from covpool.io import import_checkpoint
+from covpool.io._import_checkpoint import _with_stride_in
+from covpool.io._layouts import recognize
 
 State = dict[str, Tensor]
 WIDTH, CLASSES, HIDDEN = 16, 7, 24
@@ -506,10 +508,21 @@ def test_what_does_not_fit_a_known_layout_is_named(tmp_path: Path) -> None:
     assert "with the names (conv1|bn1|layerd).* -> features.body.$1.*, layer_reduce.* -> pool.reduce" in message
 
 
-def test_the_stride_of_a_bottleneck_of_pytorchcv_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    torch.save(pytorchcv("resnet50", 2048), tmp_path / "foreign.pth")
-    assert import_checkpoint(tmp_path / "foreign.pth").origin.startswith("pytorchcv: isqrtcovresnet50")
-    assert "assuming the 3x3 one" in caplog.text
+def test_the_strides_of_bottlenecks_of_pytorchcv(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = pytorchcv("resnet50", 2048)
+    torch.save(state, tmp_path / "foreign.pth")
+    first = import_checkpoint(tmp_path / "foreign.pth", stride_in="1x1")
+    assert first.origin == "pytorchcv: isqrtcovresnet50, strides in the 1x1 convolutions, last stride removed"
+    strides = [first.get_submodule(f"features.body.layer{layer}.0.conv1").stride for layer in (2, 3, 4)]
+    assert strides == [(2, 2), (2, 2), (1, 1)] and not caplog.text
+    assumed = _with_stride_in(recognize(state), None)
+    assert assumed.name.endswith("isqrtcovresnet50, strides in the 3x3 convolutions (assumed)")
+    assert assumed.backbone == "resnet50" and "assuming the 3x3 ones (isqrtcovresnet50b)" in caplog.text
+
+
+def test_a_stride_that_is_not_open_is_refused() -> None:
+    with pytest.raises(ValueError, match="`stride_in` applies to ResNets of pytorchcv with bottlenecks; got pytorchcv"):
+        _with_stride_in(recognize(pytorchcv("resnet18", 512)), "1x1")
 
 
 def test_another_pooling_is_refused(tmp_path: Path) -> None:

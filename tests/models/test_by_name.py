@@ -68,3 +68,13 @@ def test_unknown_names_bring_the_nearest() -> None:
         classifier_by_name("torchvision/resnet_18")
     with pytest.raises(ValueError, match="did you mean 'sort'"):
         classifier_by_name("resnet18+sortt")
+
+
+def test_the_first_resnets_have_their_strides_in_1x1_convolutions() -> None:
+    with torch.device("meta"):
+        model = classifier_by_name("covpool/resnet50_v1")
+        assert model.layer2(torch.empty(1, 256, 8, 8)).shape == (1, 512, 4, 4)
+    assert [model.layer2[0].conv1.stride, model.layer2[0].conv2.stride] == [(2, 2), (1, 1)]
+    assert {model.layer2[1].conv1.stride, model.layer1[0].conv2.stride} == {(1, 1)}
+    with pytest.raises(ValueError, match="takes no options"):
+        classifier_by_name("covpool/resnet50_v1", num_classes=3)

@@ -2,17 +2,19 @@
 
 import logging
 import os
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from torch import Tensor
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_choice
 from covpool._files import find_state, read_tensors
 from covpool.io._layouts import CONVOLUTION, Layout, State, recognize
 from covpool.models import Network, attach, fill
 
 logger = logging.getLogger(__name__)
 
+StrideIn = Literal["1x1", "3x3"]
 HIDDEN = ("classifier.0.weight", "classifier.3.weight")  # hidden layers of a classifier without norms
 
 
@@ -22,6 +24,7 @@ def import_checkpoint(
     num_classes: int | None = None,
     iterations: int = 5,
     keep_last_stride: bool | None = None,
+    stride_in: StrideIn | None = None,
 ) -> Network:
     """Load the network in a checkpoint of fast-MPN-COV, GCP_Optimization, DropCov or pytorchcv, in eval mode.
 
@@ -36,6 +39,8 @@ def import_checkpoint(
         keep_last_stride: Whether the last stage of the network halves the map. Only one layout leaves this open
             (resnet50 and resnet101 trained from scratch with fast-MPN-COV, as "mpncovresnet50" without that stride or
             as "resnet50" with it). For that layout the default is the "arch" of a training checkpoint, else no stride.
+        stride_in: Which convolutions of the bottlenecks have the strides, for ResNets of pytorchcv: "3x3" for
+            isqrtcovresnet50b, "1x1" for isqrtcovresnet50. The tensors are the same. "3x3" is assumed, with a warning.
 
     >>> import_checkpoint("mpncovresnet50-15991845.pth")
     Traceback (most recent call last):
@@ -44,8 +49,7 @@ def import_checkpoint(
     """
     state, architecture = _read(path)
     layout = recognize(state)
-    if layout.warning:
-        logger.warning("%s: %s", layout.name, layout.warning)
+    layout = _with_stride_in(layout, stride_in)
     stride_kept = _stride_kept(layout, architecture, keep_last_stride)
     renamed = {layout.rename(name) or name: tensor for name, tensor in state.items()}
     network = _build(layout, renamed, iterations, stride_kept)
@@ -90,6 +94,27 @@ def _stride_kept(layout: Layout, architecture: str | None, asked: bool | None) -
     return not architecture.startswith("mpncov")
 
 
+def _with_stride_in(layout: Layout, asked: StrideIn | None) -> Layout:
+    """The layout with the backbone that has its strides where they were asked for, and that choice in its name."""
+    if not layout.stride_in_open:
+        if asked is not None:
+            raise CovpoolError(
+                f"`stride_in` applies to ResNets of pytorchcv with bottlenecks; got {layout.name}: leave it out"
+            )
+        return layout
+    check_choice("stride_in", asked or "3x3", ("1x1", "3x3"))
+    if asked is None:
+        logger.warning(
+            "%s: the file does not say which convolutions have the strides; assuming the 3x3 ones (%sb). Weights of "
+            "the network without b give wrong outputs: give stride_in='1x1' (--stride-in 1x1)",
+            layout.name,
+            layout.name.removeprefix("pytorchcv: "),
+        )
+    said = f"strides in the {asked or '3x3'} convolutions{'' if asked else ' (assumed)'}"
+    backbone = f"covpool/{layout.backbone}_v1" if asked == "1x1" else layout.backbone
+    return replace(layout, name=f"{layout.name}, {said}", backbone=backbone)
+
+
 def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool) -> Network:
     """Build the network, with the widths of the tensors in the file."""
     hidden = [state[name].shape[0] for name in HIDDEN if name in state]
@@ -105,7 +130,7 @@ def _build(layout: Layout, state: State, iterations: int, keep_last_stride: bool
     if layout.pool == "isqrt":
         options["iterations"] = iterations
     network = attach(
-        f"torchvision/{layout.backbone}",
+        layout.backbone if "/" in layout.backbone else f"torchvision/{layout.backbone}",
         layout.pool,
         last.shape[0],
         keep_last_stride=keep_last_stride,

@@ -51,12 +51,12 @@ class Layout:
 
     Attributes:
         name: Name for messages.
-        backbone: Name of the backbone in torchvision.
+        backbone: Name of the backbone in torchvision, or with its library as in "covpool/resnet50_v1".
         names: Regular expressions for the beginnings of their tensor names -> our names.
         keep_last_stride: Whether the network has its last down-sampling; None if the file does not say.
         options: Options of `covpool.attach` that the shapes of the tensors do not show.
         pool: Name of the pool.
-        warning: What the file leaves open, and what is assumed; empty if nothing.
+        stride_in_open: Whether the file leaves open which convolutions of the bottlenecks have the strides.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Layout:
     keep_last_stride: bool | None
     options: dict[str, Any] = field(default_factory=dict)
     pool: str = "isqrt"
-    warning: str = ""
+    stride_in_open: bool = False
 
     def describe_names(self) -> str:
         """The first names that were tried, for the message about a file that does not fit."""
@@ -190,11 +190,7 @@ def _pytorchcv(state: State) -> Layout | None:
             }
             names |= {rf"{theirs}\.identity_conv\.conv": f"{ours}.downsample.0"}
             names |= {rf"{theirs}\.identity_conv\.bn": f"{ours}.downsample.1"}
-    warning = (
-        f"the file does not say which convolution has the stride; assuming the 3x3 one (isqrtcov{backbone}b). "
-        f"Weights of isqrtcov{backbone}, with the stride in the 1x1 convolution, give wrong outputs"
-    )
-    return Layout(f"pytorchcv: isqrtcov{backbone}", backbone, names, False, warning=warning if bottleneck else "")
+    return Layout(f"pytorchcv: isqrtcov{backbone}", backbone, names, False, stride_in_open=bottleneck)
 
 
 def _vgg_or_alexnet(state: State) -> Layout | None:

@@ -10,12 +10,15 @@ from covpool.models._early_networks import TABLES, early_features
 from covpool.models._insert import insert
 from covpool.models._packaged_weights import how_to_install, load_packaged_weights, packaged_weights
 
+FIRST_RESNETS = ("resnet50_v1", "resnet101_v1", "resnet152_v1")
+
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
     """Build a classifier by name: "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours.
 
-    "resnet50+se" has a block inserted, with its published options. Our own networks (alexnet, vgg_f, vgg_m) end after
-    their last pooling and have no weights to download.
+    "resnet50+se" has a block inserted, with its published options. Our own alexnet, vgg_f and vgg_m end after
+    their last pooling; resnet50_v1, 101 and 152 have their strides in 1x1 convolutions, as first published. Ours have
+    no weights to download.
 
     Args:
         name: Name of the model in its library, with the blocks to insert.
@@ -61,7 +64,7 @@ def split_blocks(name: str) -> tuple[str, list[str]]:
 def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     library, _, short = name.rpartition("/")
     if library == "covpool":
-        return _early(short, pretrained, options)
+        return _own(short, pretrained, options)
     if library == "torchvision":
         return _torchvision(short, pretrained, options)
     timm = require("timm", "models")
@@ -73,14 +76,25 @@ def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     return _call(timm.create_model, name, options, pretrained=pretrained)
 
 
-def _early(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
-    if name not in TABLES:
-        raise CovpoolError(f"covpool has no backbone {name!r}{did_you_mean(name, TABLES)}; it has {', '.join(TABLES)}")
+def _own(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
+    known = (*TABLES, *FIRST_RESNETS)
+    if name not in known:
+        raise CovpoolError(f"covpool has no backbone {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
     if pretrained:
         raise CovpoolError(f"covpool/{name} has no weights to download: train it, or give a file with `weights`")
     if options:
         raise WrongTypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
-    return early_features(name)
+    return _first_resnet(name) if name in FIRST_RESNETS else early_features(name)
+
+
+def _first_resnet(name: str) -> nn.Module:
+    """A ResNet as first published, with the strides of its bottlenecks in their first 1x1 convolutions."""
+    model = _torchvision(name.removesuffix("_v1"), False, {})
+    for module in model.modules():
+        conv1, conv2 = getattr(module, "conv1", None), getattr(module, "conv2", None)
+        if isinstance(conv1, nn.Conv2d) and isinstance(conv2, nn.Conv2d):
+            conv1.stride, conv2.stride = conv2.stride, conv1.stride
+    return model
 
 
 def _torchvision(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
