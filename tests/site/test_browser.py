@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+from report.pages import find_browser
+
+BROWSER = find_browser()
 PAGES = ("", "methods/isqrt/", "derivations/", "results/", "reference/ops/")
 WIDTHS = (1280, 400)
 # A page that opens every page in a frame of every width and palette, and writes down what it sees there.
@@ -71,7 +73,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on the path, and CHROMIUM names none")
 def test_pages_fit_their_screen_and_ask_no_other_host(site: Path, tmp_path: Path) -> None:
     shutil.copytree(site, tmp_path / "site")
     probe = PROBE.replace("PAGES", json.dumps(PAGES)).replace("WIDTHS", json.dumps(WIDTHS))
