@@ -105,7 +105,7 @@ def test_newton_schulz_converges_to_the_exact_root() -> None:
     [
         ({"kind": "choleski"}, "`kind` must be one of.*did you mean 'cholesky'"),
         ({"solver": "svd"}, "`solver` must be one of"),
-        ({"eps": -1.0}, "`eps` must not be negative; got -1"),
+        ({"eps": -1.0}, "`eps` must be finite and not negative; got -1.0"),
     ],
 )
 def test_wrong_options_are_refused_when_the_pool_is_built(option: dict[str, object], message: str) -> None:

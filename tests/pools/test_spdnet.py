@@ -171,7 +171,7 @@ def test_every_option_is_finite_on_hard_cases(options: dict[str, object]) -> Non
         ({"vectorization": "upper"}, "`vectorization` must be one of"),
         ({"bounds": (1.0, 0.5)}, "low=1.0, high=0.5"),
         ({"regularizer": -1.0}, "`regularizer` must be finite and not negative; got -1"),
-        ({"regularizer": float("nan")}, "`regularizer` must be finite and not negative; got nan"),
+        ({"regularizer": float("nan")}, "`regularizer` must be a finite number; got nan"),
     ],
 )
 def test_wrong_options_are_refused(option: dict[str, object], message: str) -> None:

@@ -75,7 +75,7 @@ def check_options(kind: EmbeddingKind, eps: float, solver: EmbeddingSolver) -> N
     check_choice("kind", kind, EMBEDDING_KINDS)
     check_choice("solver", solver, ("eigh", "newton_schulz"))
     if not 0 <= eps < float("inf"):
-        raise CovpoolError(f"`eps` must not be negative, and finite; got {eps}")
+        raise CovpoolError(f"`eps` must be finite and not negative; got {eps}")
 
 
 def _embed(

@@ -16,7 +16,9 @@ def lyapunov_steps(
 ) -> Tensor:  # (..., c, c)
     """The iteration of `lyapunov_newton_schulz` on a normalised matrix."""
     if not torch.is_grad_enabled():
-        return _fused_steps(a.flatten(0, -3), q.flatten(0, -3), steps).reshape(q.shape)
+        shape = torch.broadcast_shapes(a.shape, q.shape)
+        a, q = (m.expand(shape).reshape(-1, *shape[-2:]) for m in (a, q))
+        return _fused_steps(a, q, steps).reshape(shape)
     three = 3 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for step in range(steps):
         t = three - product(a, a.view_as(a))  # torch.compile rejects a Function that gets the same tensor twice
