@@ -6,7 +6,7 @@ from torch import nn
 
 import covpool
 from covpool.bench import measure_model
-from covpool.bench._steps import TrainingStep, head_parts
+from covpool.bench._steps import TrainingStep, head_parts, parse_head, training_steps
 
 CPU = torch.device("cpu")
 HEADS = ("avg", "isqrt")
@@ -56,3 +56,15 @@ def test_a_step_is_sgd_with_momentum_on_the_cross_entropy() -> None:
             parameter.data -= 0.01 * velocity
     for ours, theirs in zip(step.network.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_heads_have_options_and_the_memory_of_their_pools() -> None:
+    heads = ("isqrt,reduce_to=8", "isqrt,reduce_to=8,iterations=9", "avg")
+    records = list(training_steps("test_resnet", 24, CPU, 0.0, size=32, heads=heads))
+    assert [r.name for r in records] == [f"test_resnet {head}" for head in heads]
+    first, _, average = (r.extra for r in records)
+    assert first["delta_mib"] == 0 and first["images_per_s"] > 0 and records[0].shape[0] == 24
+    assert average["delta_mib"] == average["pool_mib"] - first["pool_mib"] < 0
+    assert parse_head("improved_bcnn,forward=newton_schulz") == ("improved_bcnn", {"forward": "newton_schulz"})
+    with pytest.raises(ValueError, match="must be POOL or POOL,OPTION=VALUE"):
+        parse_head("isqrt,3")

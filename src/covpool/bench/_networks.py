@@ -1,9 +1,13 @@
 """The cost of the network of a recipe: parameters, operations, time and memory."""
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
 from covpool.bench._measure import peak_memory, saved_memory, time_interleaved
 from covpool.engine.training import build_network
@@ -49,9 +53,7 @@ def measure_network(recipe: Recipe, device: torch.device, seconds: float, *, bat
         seconds: Approximate time in total, in seconds.
         batch: Images per batch.
     """
-    fresh = recipe.changed(init={"pretrained": False, "weights": "", "pool_from_data": False})
-    torch.manual_seed(0)
-    network = build_network(fresh, [str(i) for i in range(CLASSES)]).network.to(device)
+    network = _build(recipe).to(device)
     side = recipe.augment.size or 224
     x = torch.randn(batch, 3, side, side, device=device)
     calls = {
@@ -78,7 +80,64 @@ def measure_network(recipe: Recipe, device: torch.device, seconds: float, *, bat
     )
 
 
-def _step(network: Network, x: Tensor) -> None:
+def processes_for(device: torch.device) -> int:
+    """Number of processes that a rate of training is measured in: 2 where there are two GPUs, as in the paper."""
+    return 2 if device.type == "cuda" and torch.cuda.device_count() >= 2 else 1
+
+
+def measure_rate(recipe: Recipe, kind: str, seconds: float, *, batch: int, processes: int) -> float:
+    """Measure the images per second of training steps that are spread over processes, each on a device of its own.
+
+    Args:
+        recipe: Recipe; its network, pool and image size count.
+        kind: "cuda" or "cpu".
+        seconds: Approximate time, in seconds.
+        batch: Images per batch, of all processes together.
+        processes: Number of processes.
+    """
+    with TemporaryDirectory() as folder:
+        arguments = (processes, recipe, kind, seconds, batch // processes, folder)
+        spawn(_measure_process, arguments, nprocs=processes)
+        return float(Path(folder, "rate").read_text())
+
+
+def _measure_process(
+    rank: int, processes: int, recipe: Recipe, kind: str, seconds: float, batch: int, folder: str
+) -> None:
+    device = torch.device(kind, rank) if kind == "cuda" else torch.device("cpu")
+    backend, meeting = "nccl" if kind == "cuda" else "gloo", f"file://{folder}/store"
+    torch.distributed.init_process_group(backend, init_method=meeting, rank=rank, world_size=processes)
+    network = nn.parallel.DistributedDataParallel(_build(recipe).to(device).train())
+    side = recipe.augment.size or 224
+    x = torch.randn(batch, 3, side, side, device=device)
+    for _ in range(3):
+        _step(network, x)
+    one = torch.tensor([_time_steps(network, x, 1)], device=device)
+    torch.distributed.broadcast(one, 0)  # all processes must do the same number of steps
+    steps = max(3, int(seconds / float(one)))
+    elapsed = _time_steps(network, x, steps)
+    if rank == 0:
+        Path(folder, "rate").write_text(str(steps * batch * processes / elapsed))
+    torch.distributed.destroy_process_group()
+
+
+def _time_steps(network: nn.Module, x: Tensor, steps: int) -> float:
+    """Seconds of some training steps, until the device has finished them."""
+    start = time.perf_counter()
+    for _ in range(steps):
+        _step(network, x)
+    if x.is_cuda:
+        torch.cuda.synchronize(x.device)
+    return time.perf_counter() - start
+
+
+def _build(recipe: Recipe) -> Network:
+    fresh = recipe.changed(init={"pretrained": False, "weights": "", "pool_from_data": False})
+    torch.manual_seed(0)
+    return build_network(fresh, [str(i) for i in range(CLASSES)]).network
+
+
+def _step(network: nn.Module, x: Tensor) -> None:
     network.zero_grad(set_to_none=True)
     targets = torch.zeros(len(x), dtype=torch.long, device=x.device)
     nn.functional.cross_entropy(network(x), targets).backward()

@@ -1,5 +1,6 @@
 """Training steps of a backbone with average pooling, compared with the same backbone with other heads."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -8,8 +9,28 @@ import torch
 from torch import Tensor, nn
 
 import covpool
-from covpool.bench._measure import busy_time, peak_memory, replay_time, time_interleaved
+from covpool._errors import CovpoolError
+from covpool.bench._measure import busy_time, peak_memory, replay_time, saved_memory, time_interleaved
 from covpool.bench._record import Record
+
+
+def parse_head(text: str) -> tuple[str, dict[str, Any]]:
+    """Split the text of a head into the name of its pool and its options, those of `covpool.attach` included.
+
+    >>> parse_head("isqrt,reduce_to=128,iterations=3")
+    ('isqrt', {'reduce_to': 128, 'iterations': 3})
+    """
+    name, *pairs = text.split(",")
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise CovpoolError(f"a head must be POOL or POOL,OPTION=VALUE,...; got {text!r}")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value  # a word
+    return name, options
 
 
 class TrainingStep:
@@ -17,7 +38,7 @@ class TrainingStep:
 
     Args:
         backbone: Name of a backbone for `covpool.attach`.
-        pool: Name of a pool.
+        pool: Name of a pool, with its options as in `parse_head`.
         classes: Number of classes.
         device: Device to train on.
         compiled: Compile the network.
@@ -25,7 +46,11 @@ class TrainingStep:
 
     def __init__(self, backbone: str, pool: str, classes: int, device: torch.device, *, compiled: bool = False) -> None:
         torch.manual_seed(0)
-        model = covpool.attach(backbone, pool, classes).train().to(device).to(memory_format=torch.channels_last)
+        name, options = parse_head(pool)
+        model = (
+            covpool.attach(backbone, name, classes, **options).train().to(device).to(memory_format=torch.channels_last)
+        )
+        self.model = model
         self.network: Any = torch.compile(model) if compiled else model
         self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
 
@@ -60,7 +85,7 @@ def measure_model(
         seconds: Approximate time per head, in seconds.
         batches: Numbers of images per step.
         size: Height and width of the images.
-        heads: Names of pools; the first is the baseline of the ratio.
+        heads: Pools, with options as in `parse_head`; the first is the baseline of the ratio.
     """
     for batch in batches:
         yield from training_steps(backbone, batch, device, seconds, size=size, heads=heads)
@@ -96,15 +121,17 @@ def training_steps(
         device: Device to measure on.
         seconds: Approximate time per head, in seconds.
         size: Height and width of the images.
-        heads: Names of pools; the first is the baseline of the ratio.
+        heads: Pools, with options as in `parse_head`; the first is the baseline of the ratio.
         compiled: Compile the network.
     """
     steps: dict[str, Callable[[], object]] = {}
+    kept: dict[str, float] = {}
     for head in heads:
         step = TrainingStep(backbone, head, 1000, device, compiled=compiled)
         images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
         labels = torch.randint(1000, (batch,), device=device)
         steps[head] = partial(step, images, labels)
+        kept[head] = _pool_memory(step, images)
     timings = time_interleaved(steps, device, seconds * len(heads))
     for head, timing in timings.items():
         yield Record.of(
@@ -119,8 +146,21 @@ def training_steps(
                 "graph_ms": replay_time(steps[head], device),
                 "busy_ms": busy_time(steps[head], device),
                 "peak_mib": peak_memory(steps[head], device),
+                "pool_mib": kept[head],
+                "delta_mib": kept[head] - kept[heads[0]],
             },
         )
+
+
+def _pool_memory(step: TrainingStep, images: Tensor) -> float:
+    """MiB that the pool, with its reduction, keeps for the backward pass of a batch."""
+    network = step.model
+    with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=images.is_cuda):
+        with torch.no_grad():
+            features = network.forward_features(images)
+        maps = features if isinstance(features, tuple) else (features,)
+        inputs = tuple(one.detach().requires_grad_() for one in maps)
+        return saved_memory(lambda: network.pool(*inputs))
 
 
 def head_parts(channels: int, batch: int, side: int, device: torch.device, seconds: float) -> Iterator[Record]:

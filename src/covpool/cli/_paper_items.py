@@ -170,7 +170,7 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
     """Measure every row of an item, and keep the numbers with the machine that they come from."""
     import torch
 
-    from covpool.bench import environment, measure_network, run_suite
+    from covpool.bench import environment, measure_network, measure_rate, processes_for, run_suite
     from covpool.recipe import read_recipe
     from covpool.studies.paper import measured_file
 
@@ -182,13 +182,24 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
         most = max(size for _, size in found)
         for row, name in zip(item.rows, ("covpool eigh", "torch.linalg.svd"), strict=True):
             rows[row.label] = {"one_ms": found[name, 1], "batch_ms": found[name, most] / most}
+    is_rate = item.x_label.startswith("images")
+    processes = processes_for(place) if is_rate else 1
+    if is_rate:
+        say(console, "measuring in two processes, one per GPU" if processes > 1 else "measuring in one process")
     for row in item.rows:
         if row.recipe:
             with console.status(f"measuring {row.label}"):
                 recipe = read_recipe(row.recipe, row.settings)
-                images = int(row.x) if item.x_label.startswith("images") and row.x else batch
-                rows[row.label] = asdict(measure_network(recipe, place, seconds, batch=images))
-    about = {**environment(place, 0), "item": item.name, "batch": batch}
+                images = int(row.x) if is_rate and row.x else batch
+                if processes > 1:
+                    rate = measure_rate(recipe, place.type, seconds, batch=images, processes=processes)
+                    rows[row.label] = {"hz": rate}
+                else:
+                    rows[row.label] = asdict(measure_network(recipe, place, seconds, batch=images))
+    baseline = next(iter(rows.values())).get("pool_mib") or 0.0
+    for measured in rows.values():
+        measured["pool_delta_mib"] = (measured.get("pool_mib") or 0.0) - baseline
+    about = {**environment(place, 0), "item": item.name, "batch": batch, "processes": processes}
     path = make_folder(measured_file(item, out))
     path.write_text(json.dumps({**about, "rows": rows}, indent=2) + "\n")
     say(console, f"measured: {path}")

@@ -40,7 +40,11 @@ def command(
     batch: Annotated[list[int] | None, typer.Option(min=1)] = None,
     size: Annotated[int, typer.Option(min=1)] = 224,
     head: Annotated[
-        list[str] | None, typer.Option(help=f"With --model: pools to compare, by default {', '.join(HEADS)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"With --model: pools to compare, by default {', '.join(HEADS)}. Options follow the name, as in "
+            "isqrt,reduce_to=128,iterations=3."
+        ),
     ] = None,
     data: str = "",
     epochs: Annotated[int, typer.Option(min=2)] = 5,
