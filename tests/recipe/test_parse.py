@@ -246,6 +246,7 @@ def test_a_recipe_of_a_run_of_version_0_1_reads_back_to_the_same() -> None:
     newer = {"init": {"reduction": "random"}, "train": {"graph": "auto"}, "data": {"compare": "sizes"}}
     for table, settings in newer.items():
         assert {name: again[table].pop(name) for name in settings} == settings
+    assert again.pop("source") == ""
     assert again == tomllib.loads(old.read_text())
     assert recipe.pool == Pool(name="netvlad", options={"reduce_to": "none", "clusters": 64})
     assert recipe.optimizer.options == {"betas": [0.9, 0.99]} and recipe.stages[0] == Stage(

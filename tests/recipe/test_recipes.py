@@ -29,6 +29,24 @@ def test_every_recipe_has_a_description_and_is_on_the_page(name: str) -> None:
     assert (recipe.data.name == "folder") == name.startswith(FOLDERS)
 
 
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_names_the_source_of_its_settings(name: str) -> None:
+    source = read_recipe(name).source
+    assert source in (("own",) if name.startswith("pack-") else ("paper", "release", "method", "own"))
+    if name.startswith("finetune-") and name != "finetune-avg":
+        assert read_recipe(f"{name}+paper-text").source == "paper"
+
+
+def test_sources_of_the_main_recipes() -> None:
+    sources = {"imagenet-resnet50_isqrt_32k": "release", "imagenet-alexnet_mpn_32k": "paper", "finetune": "own"}
+    sources |= {
+        "finetune-resnet50_isqrt_32k": "release",
+        "finetune-vgg16_cbp": "method",
+        "imagenet-resnet101": "method",
+    }
+    assert {name: read_recipe(name).source for name in sources} == sources
+
+
 def test_the_page_lists_nothing_else() -> None:
     rows = [line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted([*list_recipes(), *list_sets()])

@@ -236,6 +236,9 @@ class Recipe(Settings):
     """Name of the recipe."""
     about: str = ""
     """What the recipe reproduces."""
+    source: Literal["", "paper", "release", "method", "own"] = ""
+    """Where rates, epochs and weight decay come from: the paper's text, its authors' release, the authors of a compared
+    method, or our choice."""
     seed: Seed = 0
     """Seed of the weights, the order of images and the augmentation."""
     data: Data = Data()

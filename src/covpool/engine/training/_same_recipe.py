@@ -8,7 +8,7 @@ from covpool.recipe import RECIPE_FILE, Recipe, flat_settings
 
 # Settings that may change when a run is resumed, because they do not affect the result.
 CHANGEABLE = ("data.root", "data.workers", "devices.*", "train.log_every", "train.save_every")
-NAMES = ("name", "about")
+NAMES = ("name", "about", "source")
 FILLED = ("augment.*", "data.split_seed", "data.test_fraction")  # a recipe may leave them to the network or its weights
 
 
