@@ -4,10 +4,11 @@ import copy
 
 import pytest
 import torch
+from timm.models.levit import Levit
 from torch import Tensor, nn
 
 from covpool.models._backbone import make_backbone
-from covpool.models._last_stride import LastStrideKept, remove_last_stride
+from covpool.models._last_stride import LastStrideKept, has_dense_form, remove_last_stride
 from models.test_last_stride import stem
 
 
@@ -88,3 +89,26 @@ def test_a_dense_form_that_does_not_fit_is_undone() -> None:
     with pytest.warns(LastStrideKept, match="it takes images of 64 x 64 pixels only, so another backbone"):
         remove_last_stride(backbone, "test")
     assert torch.equal(backbone(x), expected) and backbone.unstrided == ()
+
+
+@pytest.mark.parametrize("use_conv", [False, True])
+@torch.no_grad()
+def test_levit_attends_at_every_position_with_the_same_weights(use_conv: bool) -> None:
+    torch.manual_seed(0)
+    sizes = {"embed_dim": (16, 24, 32), "num_heads": (1, 1, 1), "key_dim": 8, "depth": (1, 1, 1)}
+    levit = Levit(img_size=128, use_conv=use_conv, num_classes=5, **sizes).eval()
+    for name, parameter in levit.named_parameters():
+        if name.endswith("attention_biases"):
+            nn.init.normal_(parameter)
+    x, down = torch.randn(1, 24, 4, 4), levit.stages[2].downsample.attn_downsample
+    x = x if use_conv else x.flatten(2).mT
+    before = down(x)
+    backbone = make_backbone(levit, input_size=(128, 128))
+    state = copy.deepcopy(backbone.state_dict())
+    remove_last_stride(backbone, "levit")
+    assert backbone.unstrided == ("stages.2.downsample.attn_downsample",) and has_dense_form(backbone)
+    assert backbone(torch.randn(1, 3, 128, 128)).numel() == 16 * 32
+    dense = backbone.get_submodule("body.stages.2.downsample.attn_downsample")(x)
+    dense = (dense if use_conv else dense.mT.unflatten(2, (4, 4)))[:, :, ::2, ::2]
+    torch.testing.assert_close(dense, before if use_conv else before.mT.unflatten(2, (2, 2)))
+    assert all(torch.equal(value, state[key]) for key, value in backbone.state_dict().items())

@@ -41,6 +41,7 @@ class Backbone(nn.Module):
         self.image = image
         self.input_settings = InputSettings()
         self.unstrided: tuple[str, ...] = ()
+        self.dense_attention = False
         self.prefix = 0
         self.keep_prefix = False
         self.channels: tuple[int, ...] = ()

@@ -3,6 +3,9 @@
 At every second position a dense form has the output of the original.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -63,3 +66,39 @@ def dense_form(module: nn.Module) -> nn.Module | None:
     if {"branch3x3_2", "branch7x7x3_4"} <= set(children):
         return DenseInceptionReduction(module)
     return None
+
+
+def dense_attention(body: nn.Module) -> tuple[str, list[Callable[[], None]]]:
+    """Give the last attention of LeViT that down-samples stride 1, and fit the tables of biases after it, in place.
+
+    A table has one entry per distance in positions. The table of the attention that down-samples covers all distances
+    of its input. Positions after it are half as far apart, so their tables are read at half the distance, rounded down.
+
+    Returns:
+        Name of the changed module, empty if there is none, and how to undo the change.
+    """
+    found = [(name, part) for name, part in body.named_modules() if hasattr(part, "attention_bias_idxs")]
+    strided = [i for i, (_, part) in enumerate(found) if hasattr(getattr(part, "q", None), "down")]
+    if not strided:
+        return "", []
+    (name, down), *later = found[strided[-1] :]
+    side = down.resolution
+    undo: list[Callable[[], None]] = []
+    poolings = [part for part in down.q.down.modules() if hasattr(part, "stride")]
+    changes: list[tuple[nn.Module, str, object]] = [(part, "stride", 1) for part in (down, *poolings)]
+    changes.append((down, "attention_bias_idxs", _distances(side, 1, side[1]).to(down.attention_bias_idxs.device)))
+    for _, part in later:
+        table = _distances(side, 2, part.resolution[1]).to(part.attention_bias_idxs.device)
+        changes += [(part, "attention_bias_idxs", table), (part, "resolution", side)]
+    changes += [(part, "attention_bias_cache", {}) for _, part in found]
+    for part, key, value in changes:
+        undo.append(partial(setattr, part, key, getattr(part, key)))
+        setattr(part, key, value)
+    return name, undo
+
+
+def _distances(side: tuple[int, int], step: int, width: int) -> Tensor:  # -> (n, n)
+    """Entry of a table for each pair of positions of a map, whose distances are divided by a step."""
+    rows, columns = torch.meshgrid(torch.arange(side[0]), torch.arange(side[1]), indexing="ij")
+    far = [(axis.flatten()[:, None] - axis.flatten()[None, :]).abs() // step for axis in (rows, columns)]
+    return far[0] * width + far[1]

@@ -8,7 +8,7 @@ from torch import nn
 
 from covpool._errors import CovpoolWarning
 from covpool.models._backbone import Backbone, positions
-from covpool.models._dense_forms import DenseInceptionReduction, DensePatchMerging, dense_form
+from covpool.models._dense_forms import DenseInceptionReduction, DensePatchMerging, dense_attention, dense_form
 from covpool.models._dry_run import Call, Observation, observe
 
 Undo = Callable[[], None]
@@ -25,7 +25,7 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
 
     A dry run finds it: the last module that makes a map smaller, with the parallel modules that must change too. A
     convolution gets stride 1, a pooling becomes the identity (or, beside convolutions without padding, a pooling of
-    stride 1). The patch merging of Swin and the last reduction of Inception-v3 get a dense form (`_dense_forms`). A
+    stride 1). The patch merging of Swin, the last reduction of Inception-v3 and LeViT get a dense form. A
     network that down-samples only at its entry (ViT, ConvMixer) has nothing to remove. Another, or one that fails on a
     larger map, keeps its stride with a `LastStrideKept` warning, which says what gives more positions instead.
 
@@ -51,6 +51,13 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
                 step()
     if not dense_form or _make_dense(backbone, size, seen.values):
         return
+    name_of_attention, undo = dense_attention(backbone)
+    if undo and _grew(backbone, size, seen.values):
+        backbone.unstrided = (name_of_attention.removeprefix("body."),)
+        backbone.dense_attention = True
+        return
+    for step in undo:
+        step()
     reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
     instead = _instead(backbone, size, seen.values)
     warnings.warn(f"{name} keeps its last down-sampling: {reason}; {instead}", LastStrideKept, stacklevel=3)
@@ -58,7 +65,7 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
 
 def has_dense_form(features: nn.Module) -> bool:
     """Whether the last down-sampling of a backbone, or of one of several, has a dense form."""
-    return any(isinstance(module, DENSE_FORMS) for module in features.modules())
+    return any(isinstance(m, DENSE_FORMS) or getattr(m, "dense_attention", False) for m in features.modules())
 
 
 def _make_dense(backbone: Backbone, size: int, values: bool) -> bool:
