@@ -40,9 +40,8 @@ def test_a_browser_shows_it_all(finished: Path, tmp_path: Path, width: int) -> N
     found = json.loads(unescape(re.search(r'data-found="([^"]*)"', done.stdout)[1]))
     assert found["sections"] == list(SECTIONS)
     assert found["wide"] <= width and found["inside"], "nothing is wider than the page"
-    assert (
-        len(found["plots"]) == 9 and min(w for w, _ in found["plots"]) > 250 and min(h for _, h in found["plots"]) > 140
-    )
+    assert len(found["plots"]) == 10
+    assert min(w for w, _ in found["plots"]) > 250 and min(h for _, h in found["plots"]) > 140
     assert found["images"] and all(found["images"])
     assert all(name.startswith("data:") for name in found["loaded"])
 
