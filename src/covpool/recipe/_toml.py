@@ -14,7 +14,7 @@ def to_toml(recipe: Recipe) -> str:
     """Write every setting of a recipe, defaults included, as TOML that `read_recipe` reads back.
 
     >>> to_toml(Recipe(name="mine")).splitlines()[:3]
-    ['name = "mine"', 'about = ""', 'seed = 0']
+    ['name = "mine"', 'about = ""', 'source = ""']
     """
     settings = {name: value for name, value in flat_settings(recipe) if name != "stages"}
     parts = []
