@@ -9,6 +9,7 @@ from covpool._errors import CovpoolError, WrongTypeError, did_you_mean, require
 from covpool.models._early_networks import TABLES, early_features
 from covpool.models._insert import insert
 from covpool.models._packaged_weights import how_to_install, load_packaged_weights, packaged_weights
+from covpool.models._residual import move_strides_first
 
 FIRST_RESNETS = ("resnet50_v1", "resnet101_v1", "resnet152_v1")
 
@@ -90,10 +91,7 @@ def _own(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
 def _first_resnet(name: str) -> nn.Module:
     """A ResNet as first published, with the strides of its bottlenecks in their first 1x1 convolutions."""
     model = _torchvision(name.removesuffix("_v1"), False, {})
-    for module in model.modules():
-        conv1, conv2 = getattr(module, "conv1", None), getattr(module, "conv2", None)
-        if isinstance(conv1, nn.Conv2d) and isinstance(conv2, nn.Conv2d):
-            conv1.stride, conv2.stride = conv2.stride, conv1.stride
+    move_strides_first(model)
     return model
 
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from covpool.models._dry_run import without_memory
 from covpool.models._network import Network
+from covpool.models._residual import move_strides_first
 from covpool.pools import Pool, pool_info, pool_name
 
 PAPER_POOLS = ("cov", "mpn", "isqrt", "gaussian")  # the pools of the paper itself
@@ -48,7 +49,7 @@ def cost(network: Network, image: tuple[int, ...] = (3, 224, 224)) -> Cost:
     copy = without_memory(network).eval()
     layers, n, c = _count_layers(copy, image)
     pooling = round(network.pool.multiply_adds(n, c))
-    _stride_in_first_convolution(copy)
+    move_strides_first(copy)
     paper, n, c = _count_layers(copy, image)
     paper += _paper_pooling(network.pool, n, c)
     return Cost(layers, pooling, paper)
@@ -70,14 +71,6 @@ def _count_layers(network: Network, image: tuple[int, ...]) -> tuple[int, int, i
     with torch.no_grad(), counter:
         network(torch.empty(1, *image, dtype=parameter.dtype, device="meta"))
     return counter.get_total_flops() // 2, seen["n"], seen["c"]
-
-
-def _stride_in_first_convolution(network: nn.Module) -> None:
-    """Move the stride of every bottleneck from its 3x3 convolution to the 1x1 before it, as in the first ResNets."""
-    for block in network.modules():
-        first, second = getattr(block, "conv1", None), getattr(block, "conv2", None)
-        if isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d) and first.kernel_size == (1, 1):
-            first.stride, second.stride = second.stride, first.stride
 
 
 def _paper_pooling(pool: Pool, n: int, c: int) -> int:

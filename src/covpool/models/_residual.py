@@ -94,6 +94,14 @@ def take_over(model: nn.Module) -> list[ResidualBlock]:
     return blocks
 
 
+def move_strides_first(model: nn.Module) -> None:
+    """Move the stride of every bottleneck from its 3x3 convolution to the 1x1 before it, as in the first ResNets."""
+    for block in model.modules():
+        first, second = getattr(block, "conv1", None), getattr(block, "conv2", None)
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d) and first.kernel_size == (1, 1):
+            first.stride, second.stride = second.stride, first.stride
+
+
 def gate_tensors(model: nn.Module) -> Iterator[str]:
     """The names of the tensors of all inserted gates in a network."""
     for prefix, block in model.named_modules():

@@ -4,7 +4,7 @@ from covpool.recipe._catalog import list_recipes as list_recipes
 from covpool.recipe._catalog import list_sets as list_sets
 from covpool.recipe._optimizer import build_optimizer as build_optimizer
 from covpool.recipe._overrides import listed as listed
-from covpool.recipe._overrides import set_value as set_value
+from covpool.recipe._overrides import read_settings as read_settings
 from covpool.recipe._parse import check_recipe as check_recipe
 from covpool.recipe._parse import json_schema as json_schema
 from covpool.recipe._parse import read_about as read_about

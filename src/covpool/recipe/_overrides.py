@@ -1,6 +1,7 @@
 """Settings as they are typed on the command line: "table.key=value"."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from covpool._errors import CovpoolError
@@ -19,6 +20,13 @@ def set_value(table: dict[str, Any], override: str) -> None:
     if not isinstance(at, dict):
         raise CovpoolError(f"`{key}` cannot be set: {'.'.join(above)} is {at!r}, not a table")
     at[last] = Text(value.strip())
+
+
+def read_settings(settings: Iterable[str], **table: Any) -> dict[str, Any]:
+    """A table of tables with settings that are typed as "table.key=value"."""
+    for setting in settings:
+        set_value(table, setting)
+    return table
 
 
 def listed(value: str) -> list[Any] | None:

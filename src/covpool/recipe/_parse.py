@@ -7,7 +7,7 @@ from typing import Any
 from covpool._errors import CovpoolError, WrongTypeError
 from covpool.recipe._catalog import find_recipe, read_toml
 from covpool.recipe._optimizer import check_optimizer
-from covpool.recipe._overrides import set_value
+from covpool.recipe._overrides import read_settings
 from covpool.recipe._pool_options import check_pool
 from covpool.recipe._schema import Recipe
 from covpool.recipe._stages import resolve_stages
@@ -36,9 +36,8 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     >>> recipe.name, recipe.optimizer.lr, recipe.pool.options
     ('mine', 0.01, {'iterations': 3})
     """
-    table, typed = read_tables(source), list(overrides)
-    for override in typed:
-        set_value(table, override)
+    typed = list(overrides)
+    table = read_settings(typed, **read_tables(source))
     _start_from(table, {override.partition("=")[0].strip() for override in typed})
     _name_pool(table)
     recipe = Recipe(**table)

@@ -57,7 +57,9 @@ def fit_frozen(
     classes: int,
     *,
     class_weights: Tensor | None = None,
+    folds: int = 3,
     descriptors: int = DESCRIPTORS,
+    seed: int = 0,
 ) -> FrozenFit:
     """Start a pool from training features and fit a classifier to its vectors.
 
@@ -66,15 +68,23 @@ def fit_frozen(
         train: Features of the training images, with or without those of the flipped images.
         classes: Number of classes.
         class_weights: A weight per class.
+        folds: Number of folds of the cross-validation.
         descriptors: Number of descriptors that pools with words or bases start from.
+        seed: Seed of the draw of these descriptors.
     """
     begin = time.perf_counter()
     pool.to(train.targets.device).eval()
-    start_from_data(pool, train, count=descriptors)
+    start_from_data(pool, train, seed=seed, count=descriptors)
     vectors = pooled_vectors(pool, train)
     middle = time.perf_counter()
-    copies = len(vectors) // len(train)
-    chosen = fit_cross_validated(vectors, train.targets, classes=classes, copies=copies, class_weights=class_weights)
+    chosen = fit_cross_validated(
+        vectors,
+        train.targets,
+        classes=classes,
+        copies=len(vectors) // len(train),
+        folds=folds,
+        class_weights=class_weights,
+    )
     return FrozenFit(pool, chosen, {"pooling": middle - begin, "fitting": time.perf_counter() - middle})
 
 

@@ -21,10 +21,7 @@ def data_split(data: Data, splits: Splits | None = None) -> DataSplit:
     settings = {name: getattr(data, name) for name in KEPT}
     if splits is None:
         return DataSplit(**settings, split_seed=data.split_seed, split_fraction=data.test_fraction)
-    parts = {"train": splits.train, "test": splits.test}
-    if splits.validation is not None:
-        parts["validation"] = splits.validation
-    random = splits.random
+    parts, random = splits.parts(), splits.random
     return DataSplit(
         **settings,
         split_seed=random.seed if random else None,

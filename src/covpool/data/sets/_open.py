@@ -31,6 +31,11 @@ class Splits:
     random: RandomSplit | None = None
     validation: Images | None = None
 
+    def parts(self) -> dict[str, Images]:
+        """The sets that there are, by name."""
+        sets = {"train": self.train, "test": self.test, "validation": self.validation}
+        return {name: images for name, images in sets.items() if images is not None}
+
 
 def list_sets() -> list[str]:
     """The names of all data sets, found without importing their readers.

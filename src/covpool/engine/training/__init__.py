@@ -12,6 +12,7 @@ from covpool.engine.training._optimizer import make_optimizer as make_optimizer
 from covpool.engine.training._optimizer import set_lr as set_lr
 from covpool.engine.training._run_folder import BEST_CHECKPOINT as BEST_CHECKPOINT
 from covpool.engine.training._run_folder import LAST_CHECKPOINT as LAST_CHECKPOINT
+from covpool.engine.training._run_folder import check_writable as check_writable
 from covpool.engine.training._run_lock import RunLock as RunLock
 from covpool.engine.training._same_recipe import CHANGEABLE as CHANGEABLE
 from covpool.engine.training._same_recipe import changed_settings as changed_settings

@@ -16,7 +16,6 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 import covpool
 from covpool._errors import CovpoolError, OutOfResourcesError
 from covpool._files import read_tensors
-from covpool.data import Images
 from covpool.data.pipeline import Decoding, EvalBatches, Share, data_split, decode_ahead, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine._devices import is_sharded
@@ -93,8 +92,7 @@ class Session:
             self._log = Log(self.run, self.position.step if self.is_resumed else None)
         self.broken = {
             name: BrokenImages(images, self.position.broken.setdefault(name, []))
-            for name in ("train", "validation", "test")
-            if (images := getattr(self.splits, name)) is not None
+            for name, images in self.splits.parts().items()
         }
 
     def emit(self, event: Event, *, logged: bool = True) -> None:
@@ -108,7 +106,7 @@ class Session:
     def decode_evaluated_set(self) -> None:
         """Begin to decode the images that are evaluated after every epoch, for their cache, beside the training."""
         if not self._evaluated and self._decoding is None:
-            self._decoding = decode_ahead(self._images(self.part), self.augment, self.recipe.data)
+            self._decoding = decode_ahead(self.splits.parts()[self.part], self.augment, self.recipe.data)
 
     def close(self) -> None:
         """Stop decoding, and end the writing of files."""
@@ -162,7 +160,7 @@ class Session:
         size = settings.batch_size or max(1, batch_size // settings.crops)
         if part not in self._evaluated:
             self._evaluated[part] = EvalBatches(
-                self._images(part),
+                self.splits.parts()[part],
                 self.augment,
                 self.recipe.data,
                 batch_size=size,
@@ -188,11 +186,6 @@ class Session:
             raise OutOfResourcesError(
                 f"out of memory in the evaluation: set evaluate.batch_size below {size}"
             ) from error
-
-    def _images(self, part: Part) -> Images:
-        images = self.splits.validation if part == "validation" else self.splits.test
-        assert images is not None
-        return images
 
     def report_caching(self, what: str, done: int, count: int) -> None:
         self.emit({"event": "caching", "what": what, "done": done, "count": count}, logged=False)

@@ -21,9 +21,7 @@ def describe_data(splits: Splits, detail: FileDetail = "sizes") -> dict[str, Any
         splits: The data.
         detail: What the fingerprints cover, see `covpool.data.file_fingerprints`.
     """
-    parts = {"training": splits.train, "test": splits.test}
-    if splits.validation is not None:
-        parts["validation"] = splits.validation
+    parts = {"training" if name == "train" else name: images for name, images in splits.parts().items()}
     return {
         "classes": list(splits.train.classes),
         "images": {name: len(images) for name, images in parts.items()},

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -18,7 +18,7 @@ from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
 from covpool.models import AttachedArchitecture, Backbone, Network, input_settings, make_features, make_head
 from covpool.pools import pool_info
-from covpool.recipe import set_value
+from covpool.recipe import read_settings
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
 from covpool.studies._pool_labels import pca_options
@@ -53,10 +53,7 @@ def read_backbone(backbone: str, settings: Iterable[str]) -> FrozenBackbone:
     >>> read_backbone("resnet18", ["pool=gaussian", "width=64"]).width
     64
     """
-    table: dict[str, Any] = {}
-    for setting in settings:
-        set_value(table, setting)
-    return FrozenBackbone(**{**table, "backbone": backbone})
+    return FrozenBackbone(**{**read_settings(settings), "backbone": backbone})
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,5 @@
 """Comparing the candidates of a fit on training images, and fitting the chosen one to all of them."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,10 +8,8 @@ from torch import Tensor
 
 from covpool._progress import OnProgress
 from covpool.data import Images, ResolvedAugment
-from covpool.engine.classifiers import CrossValidated, fit_cross_validated
-from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
-from covpool.studies._frozen import pooled_vectors, start_from_data
+from covpool.studies._frozen import FrozenFit, fit_frozen
 from covpool.studies.fit._choice import Candidate, PoolSpec, Trial, choose
 from covpool.studies.fit._features import Tap, TappedBackbone
 from covpool.studies.fit._settings import Fit
@@ -28,13 +25,12 @@ class FittedPool:
 
     spec: PoolSpec
     tap: Tap
-    pool: Pool
-    chosen: CrossValidated
+    frozen: FrozenFit
     trial: Trial
     augment: ResolvedAugment
 
 
-class Comparison:
+class CandidateComparison:
     """Compares the candidates on training images, and fits the chosen one to all of them.
 
     Args:
@@ -82,22 +78,13 @@ class Comparison:
 
     def _fit(self, candidate: Candidate, tap: Tap, maps: Maps) -> FittedPool:
         settings, classes = self.settings, len(self.images.classes)
-        begin = time.perf_counter()
         spec = PoolSpec.read(candidate.pool, tap.channels, settings.width)
         with torch.random.fork_rng([]):
             torch.manual_seed(settings.seed)
-            pool = spec.make(tap.channels, tap.layout, classes).to(self.backbone.device).eval()
-        start_from_data(pool, maps, seed=settings.seed)
-        vectors = pooled_vectors(pool, maps)
+            pool = spec.make(tap.channels, tap.layout, classes)
         weights = _balanced(maps.targets, classes) if settings.class_weights == "balanced" else None
-        chosen = fit_cross_validated(
-            vectors,
-            maps.targets,
-            classes=classes,
-            copies=len(vectors) // len(maps),
-            folds=settings.folds,
-            class_weights=weights,
-        )
+        frozen = fit_frozen(pool, maps, classes, class_weights=weights, folds=settings.folds, seed=settings.seed)
+        chosen = frozen.chosen
         trial = Trial(
             candidate,
             pool.out_features,
@@ -105,9 +92,9 @@ class Comparison:
             chosen.standard_error,
             chosen.penalty,
             chosen.accuracies,
-            time.perf_counter() - begin,
+            sum(frozen.seconds.values()),
         )
-        return FittedPool(spec, tap, pool, chosen, trial, self.backbone.augment(candidate.size))
+        return FittedPool(spec, tap, frozen, trial, self.backbone.augment(candidate.size))
 
     def _images_to_compare(self, candidates: int) -> Images:
         """The training images that candidates are compared on; all of them if there is one candidate."""

@@ -1,6 +1,5 @@
 """The folder of a fit: its checkpoint and the test scores, which `covpool report` reads."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from covpool._errors import CovpoolError
 from covpool.data.pipeline import data_split, preprocessing
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import SCORES_FILE, Evaluation, Interval, SavedScores, save_scores
-from covpool.engine.training import BEST_CHECKPOINT
+from covpool.engine.training import BEST_CHECKPOINT, check_writable
 from covpool.io import EvaluationSettings, TrainingRecord
 from covpool.models import Network
 from covpool.recipe import RECIPE_FILE, Recipe
@@ -59,9 +58,7 @@ def check_folder(folder: Path) -> None:
     for name in (RECIPE_FILE, BEST_CHECKPOINT):
         if (folder / name).exists():
             raise CovpoolError(f"{folder} holds a run already ({name}): name another folder with --out, or remove it")
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise CovpoolError(f"{folder} cannot be created: {existing} is not a writable folder; name another --out")
+    check_writable(folder)
 
 
 def save_fit(

@@ -17,7 +17,7 @@ from covpool.engine import compute_scores, with_progress
 from covpool.engine.evaluation import summarize_scores
 from covpool.engine.training import BEST_CHECKPOINT, RunLock
 from covpool.models import Backbone, Network
-from covpool.studies.fit._compare import Comparison, FittedPool, OnNote
+from covpool.studies.fit._compare import CandidateComparison, FittedPool, OnNote
 from covpool.studies.fit._features import TappedBackbone
 from covpool.studies.fit._files import FitResult, check_folder, save_fit
 from covpool.studies.fit._settings import Fit
@@ -64,7 +64,7 @@ def _fit(settings: Fit, begin: float, on_progress: OnProgress, on_note: OnNote) 
     splits = open_data(settings.data)
     _check_training_images(splits.train, settings)
     backbone = TappedBackbone(settings, torch.device(settings.device))
-    comparison = Comparison(settings, backbone, splits.train, on_progress, on_note)
+    comparison = CandidateComparison(settings, backbone, splits.train, on_progress, on_note)
     fitted = comparison.run()
     network = _build_network(settings, backbone.features, fitted, len(splits.train.classes))
     batches = EvalBatches(
@@ -126,7 +126,6 @@ def _build_network(settings: Fit, features: Backbone, fitted: FittedPool, classe
     )
     known = features.state_dict()
     network.features.load_state_dict({name: known[name] for name in network.features.state_dict()})
-    network.pool.load_state_dict(fitted.pool.state_dict())
-    classifier = fitted.chosen.classifier
-    network.classifier.load_state_dict({"weight": classifier.weights, "bias": classifier.bias})
+    network.pool.load_state_dict(fitted.frozen.pool.state_dict())
+    network.classifier = fitted.frozen.classifier()
     return network.eval()

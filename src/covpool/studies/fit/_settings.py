@@ -11,7 +11,7 @@ from pydantic import model_validator as check_table
 from covpool._errors import CovpoolError
 from covpool._settings import Options, Seed, Settings
 from covpool.data import Data
-from covpool.recipe import listed, set_value
+from covpool.recipe import listed, read_settings
 from covpool.studies.fit._choice import check_pool
 
 AUTO = "auto"
@@ -124,7 +124,4 @@ def read_fit(folder: str, settings: Iterable[str] = ()) -> Fit:
     >>> read_fit("birds", ["pool=[avg, isqrt:iterations=3]", "size=320", "data.test_on=val"]).pool
     ('avg', 'isqrt:iterations=3')
     """
-    table: dict[str, Any] = {"data": {"root": folder}}
-    for setting in settings:
-        set_value(table, setting)
-    return Fit(**table)
+    return Fit(**read_settings(settings, data={"root": folder}))

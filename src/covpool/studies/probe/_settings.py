@@ -11,7 +11,7 @@ import covpool
 from covpool._errors import CovpoolError
 from covpool._settings import Options, Seed, Settings
 from covpool.data import Augment, Data
-from covpool.recipe import listed, set_value
+from covpool.recipe import listed, read_settings
 from covpool.studies._pool_labels import split_label
 
 EVERY_POOL = "all"
@@ -112,10 +112,7 @@ def read_probe(settings: Iterable[str]) -> Probe:
     >>> read_probe(["backbone=resnet18", "pools=[avg, isqrt:iterations=3]", "augment.size=160"]).pools
     ('avg', 'isqrt:iterations=3')
     """
-    table: dict[str, Any] = {}
-    for setting in settings:
-        set_value(table, setting)
-    return Probe(**table)
+    return Probe(**read_settings(settings))
 
 
 def chosen_pools(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
