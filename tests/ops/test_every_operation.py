@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from cases import CHANNELS, features, hard_features
+from covpool._errors import UnsupportedError
 from ops.operations import FEW_STEPS, OPERATIONS, Entry
 from ops.oracles import assert_gradient, relative_error, value_and_gradient
 
@@ -224,3 +225,20 @@ def test_forward_mode_derivative(name: str) -> None:
     step = 1e-5
     assert relative_error(z, fast(x)) <= 1e-12
     assert relative_error(dz, (fast(x + step * dx) - fast(x - step * dx)) / (2 * step)) <= 1e-6
+
+
+# The first derivative of these is not that of a smooth function, or belongs to a decomposition that is held fixed.
+REFUSED = {"sqrtm_k_matrix", "sqrtm_lyapunov", "sqrtm_lyapunov_iterative", "clip", "clip_log", "powm_svd"}
+NOT_IN_DUAL = {"powm_dual", "powm_dual_spectral", "powm_dual_frobenius"}
+
+
+@every_operation
+@pytest.mark.parametrize("n", [3, 9])
+def test_second_derivative_is_right_or_refused(name: str, n: int) -> None:
+    """Singular (n < c) and regular covariances."""
+    fast, x = OPERATIONS[name].fast, features(1, n, 4).requires_grad_()
+    if name in REFUSED or (name in NOT_IN_DUAL and n > 4):
+        with pytest.raises(UnsupportedError, match="second derivatives"):
+            torch.autograd.gradgradcheck(fast, x, fast_mode=True)
+    else:
+        assert torch.autograd.gradgradcheck(fast, x, fast_mode=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cases import features, hard_matrices
 from covpool.ops import _second_divided_differences as second
-from covpool.ops import gaussian_embedding, logm_eigh, powm_covariance, powm_eigh, vn_mle_eigh
+from covpool.ops import covariance, gaussian_embedding, logm_eigh, powm_covariance, powm_eigh, vn_mle_eigh
 from ops.oracles import randn, refuses, relative_error
 
 VALUES = (3e-7, 0.2, 0.2 + 1e-12, 0.2 + 1e-6, 0.2005, 0.21, 0.7, 0.7, 1.0, 1e4)
@@ -53,7 +53,7 @@ def test_triples_with_zeros() -> None:
     zero, three = torch.zeros((), dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)
     for alpha in (0.5, 1.0, 1.5, 2.0):
         power = torch.tensor(alpha, dtype=torch.float64)
-        two_zeros = 0 if alpha <= 1 else 3.0 ** (alpha - 2)
+        two_zeros = 0 if alpha == 1 else 3.0 ** (alpha - 2)  # for alpha < 1, the finite part
         assert float(second.of_power(zero, three, zero, power)) == pytest.approx(two_zeros)
         assert float(second.of_power(zero, zero, zero, power)) == (alpha == 2)
 
@@ -67,6 +67,21 @@ OPERATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
         lambda x: powm_covariance(x, 0.5, normalization="frobenius"),
         features(1, 3, 4),
     ),
+    "powm_covariance, n < c, primal": (lambda x: powm_covariance(x, 0.7, form="primal"), features(2, 3, 5)),
+    "powm_covariance, n < c, primal, Frobenius": (
+        lambda x: powm_covariance(x, 0.3, form="primal", normalization="frobenius"),
+        features(1, 3, 4),
+    ),
+    "powm_covariance, masked to n < c": (
+        lambda x: powm_covariance(x, 0.5, mask=torch.tensor([[True, False, True, False, True, False]])),
+        features(1, 6, 4),
+    ),
+    "powm_covariance, spectral": (lambda x: powm_covariance(x, 0.7, normalization="spectral"), features(2, 6, 3)),
+    "powm_covariance, n < c, spectral": (
+        lambda x: powm_covariance(x, 0.5, normalization="spectral"),
+        features(1, 3, 4),
+    ),
+    "powm_eigh of a singular covariance": (lambda x: powm_eigh(covariance(x), 0.5), features(1, 3, 4)),
     "powm_covariance, weights": (
         lambda x: powm_covariance(x, 0.5, weights=torch.tensor([[0.5, 0.2, 0.3]], dtype=torch.float64)),
         features(1, 3, 4),
@@ -106,6 +121,21 @@ def test_the_hessian_is_symmetric_and_the_same_in_every_mode() -> None:
     assert relative_error(reverse, hessian) <= 1e-10 and relative_error(mixed, hessian) <= 1e-10
 
 
+def test_weights_of_few_positions() -> None:
+    """Weights that require grad take the primal form, whose covariance is singular here."""
+    x = features(1, 3, 4).requires_grad_()
+    w = torch.tensor([[0.5, 0.2, 0.3]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x, w: powm_covariance(x, 0.5, weights=w), (x, w))
+
+
+def test_a_repeated_largest_eigenvalue_is_finite() -> None:
+    """The norm has no second derivative there; its own part is left out."""
+    a = hard_matrices()["multiple_of_identity"].requires_grad_()
+    (da,) = torch.autograd.grad(powm_eigh(a, 0.5, normalization="spectral").square().sum(), a, create_graph=True)
+    (dda,) = torch.autograd.grad(da.sum(), a)
+    assert dda.isfinite().all()
+
+
 def test_rows_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     a, h = hard_matrices()["distinct"], randn(6, 6)
     function = lambda a: logm_eigh(a).square().sum()  # noqa: E731
@@ -134,11 +164,23 @@ class TestRefusals:
     @pytest.mark.parametrize("x", [features(1, 3, 4), features(1, 9, 4)], ids=["dual", "primal"])
     def test_of_features(self, x: Tensor) -> None:
         with refuses(RuntimeError, "second derivatives"):
-            self.second(lambda x: powm_covariance(x, 0.5, normalization="spectral"), x)
-        with refuses(RuntimeError, "second derivatives"):
             self.second(lambda x: powm_covariance(x, 0.5, null_gradient="released"), x)
         with refuses(RuntimeError, "second derivatives"):
             self.second(lambda alpha: powm_covariance(x, alpha), torch.tensor(0.5, dtype=torch.float64))
+
+    @pytest.mark.parametrize("n", [4, 5, 6])
+    def test_the_dual_form_with_many_positions(self, n: int) -> None:
+        """The Gram matrix of n > c + 1 positions is singular in directions that a change of the features opens."""
+        x = features(1, n, 4)
+        function = lambda x: powm_covariance(x, 0.5, form="dual")  # noqa: E731
+        if n <= 5:
+            assert torch.autograd.gradgradcheck(function, x.requires_grad_(), check_fwd_over_rev=True, fast_mode=True)
+            return
+        with refuses(RuntimeError, "second derivatives"):
+            self.second(function, x)
+        (dx,) = torch.autograd.grad(function(x.requires_grad_()).square().sum(), x, create_graph=True)
+        with refuses(RuntimeError, "second derivatives"):
+            torch.autograd.grad(dx.sum(), x)
 
     def test_mixed_in_matrix_and_exponent(self) -> None:
         a, alpha = self.a.clone().requires_grad_(), torch.tensor(0.5, dtype=torch.float64, requires_grad=True)

@@ -21,13 +21,13 @@ def of_power(
 ) -> Tensor:
     """Second divided differences of l^alpha, x, y, z >= 0.
 
-    A triple with two zeros, where the difference is infinite for alpha < 1, gives 0 there; so does (0, 0, 0), which
-    gives 1 for alpha = 2.
+    For alpha < 1 a triple with two zeros is infinite. It gives h^(alpha - 2), its finite part: the slope at zero, which
+    counts as 0 here and in the first differences, cancels in the second derivative with respect to the features of a
+    covariance. (0, 0, 0) gives 0, and 1 for alpha = 2.
     """
     low, middle, high = _in_order(x, y, z)
     quotient = _quotient(low, middle, high, lambda a, b: _divided_differences.power_of_pair(a, b, alpha))
     found = torch.where(_is_close(low, high), _power_series(low, middle, high, alpha), quotient)
-    found = torch.where((middle == 0) & (alpha < 1), 0, found)
     return torch.where(high == 0, (alpha == 2).to(found.dtype), found)
 
 

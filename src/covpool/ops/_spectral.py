@@ -265,5 +265,5 @@ def once(derivative: Tensor, a: Tensor, alpha: Tensor | None) -> Tensor:
 def _refuse_second_derivative() -> None:
     raise UnsupportedError(
         "second derivatives of this operation (third ones of powers and logarithms) are not supported; for "
-        " the square root sqrtm_newton_schulz and isqrt_covariance have derivatives of any order"
+        "the square root sqrtm_newton_schulz and isqrt_covariance have derivatives of any order"
     )

@@ -69,7 +69,7 @@ def _slope(
 
 
 class _DualPower(Differentiable):
-    """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; twice differentiable in k0.
+    """t^alpha U^T diag(l^alpha) U for a given decomposition of k0 = sqrt(t) K; twice differentiable if n <= c + 1.
 
     The power is homogeneous, (k0^T k0)^alpha = t^alpha (K^T K)^alpha for any t, so t is a constant in its derivatives.
     Where a second derivative may follow, the first goes through K^T (K K^T)^(alpha - 1) K.
@@ -92,7 +92,7 @@ class _DualPower(Differentiable):
         (released,) = ctx.options
         with outside_autocast(g):
             h = u @ symmetrize(g)
-            if ctx.needs_input_grad[0] and _may_be_differentiated(released):
+            if ctx.needs_input_grad[0] and _may_be_differentiated(k0, released):
                 dk0 = _adjoint(k0, symmetrize(g), alpha, t, eigenvalues, v)
             elif ctx.needs_input_grad[0]:
                 rows = _slope(u, h, eigenvalues, alpha, within=1, released=released)
@@ -108,7 +108,8 @@ class _DualPower(Differentiable):
         k0, alpha, t, eigenvalues, v, u = ctx.saved_tensors
         dz = torch.zeros_like(k0.mT @ k0)
         if dk0 is not None and not ctx.options[0]:
-            dz = dz + _tangent(k0, dk0, alpha, t, eigenvalues, v)
+            dz = _tangent(k0, dk0, alpha, t, eigenvalues, v)
+            dz = dz if _has_second(k0) else once(dz, k0, alpha)
         elif dk0 is not None:
             root = eigenvalues.sqrt().unsqueeze(-1)
             dw = v.mT @ dk0 * reciprocal_or_zero(t).sqrt()
@@ -120,8 +121,14 @@ class _DualPower(Differentiable):
         return dz
 
 
-def _may_be_differentiated(released: bool) -> bool:
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling() and not released
+def _may_be_differentiated(k0: Tensor, released: bool) -> bool:
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling() and not released and _has_second(k0)
+
+
+def _has_second(k0: Tensor) -> bool:
+    """Whether centered features can have full row rank, so that (K K^T)^(alpha - 1) is smooth where it acts."""
+    n, c = k0.shape[-2:]
+    return n <= c + 1
 
 
 def _adjoint(
@@ -180,8 +187,8 @@ def powm_covariance(
 ) -> Tensor:  # (..., c, c)
     """A power of the covariance of features: powm_eigh(covariance(x), alpha), faster for few positions.
 
-    Second derivatives are exact if the covariance has its full rank, min(n - 1, c), except in the primal form with
-    n <= c. They are refused in alpha, with normalization="spectral" and with null_gradient="released".
+    Second derivatives are exact if the covariance has the largest rank that the number of kept positions allows, and
+    at most c. They are refused in alpha, with null_gradient="released", and in the dual form with n > c + 1.
 
     Args:
         x: Features, one row per position.

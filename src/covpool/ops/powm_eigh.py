@@ -8,10 +8,10 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolError, check_choice
 from covpool.ops._autograd import Differentiable
-from covpool.ops._spectral import SpectralFunction, SpectralKind, eps_of, once
+from covpool.ops._spectral import SpectralFunction, SpectralKind, compose, eps_of, once
 from covpool.ops.eigh import eigh
-from covpool.ops.elementary import frobenius_norm, inner, one_if_zero, symmetrize
-from covpool.ops.precision import full_precision
+from covpool.ops.elementary import frobenius_norm, inner, one_if_zero, reciprocal_or_zero, symmetrize
+from covpool.ops.precision import full_precision, outside_autocast
 
 Threshold = Literal["rank", "paper"]
 Normalization = Literal["spectral", "frobenius"]
@@ -31,9 +31,8 @@ def powm_eigh(
 
     The derivative is exact on repeated, zero and rank-deficient spectra. Where `a` is singular and alpha < 1 the
     derivative is infinite between null directions. That block is set to zero, which makes the derivative with respect
-    to the features of a covariance `a` exact. Second derivatives are exact where `a` is positive definite; for
-    features with a singular covariance use `powm_covariance`. They are refused in alpha, with normalization="spectral"
-    and with null_gradient="released".
+    to the features of a covariance `a` exact. So are second derivatives, while the features keep their rank. They are
+    refused in alpha and with null_gradient="released".
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
@@ -75,7 +74,7 @@ def divide_by_norm(
 
 
 class _LargestValue(Differentiable):
-    """The largest eigenvalue of z, given its eigenvector; once differentiable."""
+    """The largest eigenvalue of z, given its eigenvector; twice differentiable where it is a single one."""
 
     @staticmethod
     def forward(z: Tensor, top: Tensor) -> Tensor:
@@ -83,13 +82,38 @@ class _LargestValue(Differentiable):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        z, top = ctx.saved_tensors
-        return once(g * (top * top.mT), z, None), None
+        return g * _TopProjection.call(*ctx.saved_tensors), None
+
+    @staticmethod
+    def tangent(ctx: Any, dz: Tensor, _: Any) -> Tensor:
+        return inner(dz, _TopProjection.call(*ctx.saved_tensors))
+
+
+class _TopProjection(Differentiable):
+    """u u^T for the eigenvector u of the largest eigenvalue of z; once differentiable.
+
+    The derivative in a symmetric direction H is R H u u^T + u u^T H R, and it is its own adjoint. R has the
+    eigenvectors of z, and the eigenvalues 1 / (l_1 - l_j), or 0 where l_j = l_1.
+    """
+
+    @staticmethod
+    def forward(z: Tensor, top: Tensor) -> Tensor:
+        return top * top.mT
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        with outside_autocast(g):
+            return _TopProjection.tangent(ctx, g, None), None
 
     @staticmethod
     def tangent(ctx: Any, dz: Tensor, _: Any) -> Tensor:
         z, top = ctx.saved_tensors
-        return once(inner(dz, top * top.mT), z, None)
+        eigenvalues, u = eigh(z.detach())
+        largest = eigenvalues[..., -1:]
+        gap = largest - eigenvalues
+        gap = torch.where(gap <= eps_of(largest) * z.shape[-1], 0, gap)
+        half = compose(u, reciprocal_or_zero(gap)) @ (symmetrize(dz) @ top) * top.mT
+        return once(half + half.mT, z, None)
 
 
 def check_options(eps: Threshold | float, normalization: Normalization | None, null_gradient: NullGradient) -> None:
