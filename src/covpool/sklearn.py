@@ -16,7 +16,7 @@ import covpool
 from covpool._errors import CovpoolError, WrongTypeError, check_positive_int
 from covpool.data import UNKNOWN, BrokenImage, Images, ResolvedAugment, to_rgb
 from covpool.data.pipeline import Batch, eval_transform, preprocessing
-from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, Started, spread, start_embedder
+from covpool.studies.embed import START_IMAGES, Embedder, FrozenBackbone, StartedEmbedder, spread, start_embedder
 
 Item = str | Path | Image.Image | NDArray[np.uint8]
 Features = NDArray[np.float32]
@@ -95,7 +95,7 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_is_fitted(self)
         return self._embed(X)
 
-    def _start(self, items: Sequence[Item]) -> Started:
+    def _start(self, items: Sequence[Item]) -> StartedEmbedder:
         settings = FrozenBackbone(
             backbone=self.backbone,
             pool=self.pool,

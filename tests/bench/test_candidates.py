@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from covpool.bench._candidates import Comparison, isqrt, operations
+from covpool.bench._candidates import CandidateSet, isqrt, operations
 
 COMPARISONS = {"isqrt": isqrt(compiled=False), **operations()}
 
@@ -20,5 +20,5 @@ def test_candidates_agree_with_the_oracle(name: str) -> None:
 
 def test_a_candidate_can_have_its_own_oracle() -> None:
     candidates = {"sum": torch.sum, "mean": torch.mean}
-    assert Comparison(candidates, dict(candidates)).oracle_of("mean") is torch.mean
-    assert Comparison(candidates, torch.sum).oracle_of("mean") is torch.sum
+    assert CandidateSet(candidates, dict(candidates)).oracle_of("mean") is torch.mean
+    assert CandidateSet(candidates, torch.sum).oracle_of("mean") is torch.sum

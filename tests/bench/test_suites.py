@@ -8,7 +8,7 @@ import covpool
 from covpool import ops
 from covpool.bench import SUITES, Record, run_suite
 from covpool.bench import _suites as suites
-from covpool.bench._candidates import Comparison
+from covpool.bench._candidates import CandidateSet
 from covpool.bench._compare import compare
 from covpool.bench._measure import saved_memory
 
@@ -55,7 +55,7 @@ def test_a_wrong_candidate_has_large_errors() -> None:
     def wrong(x: Tensor) -> Tensor:
         return 1.5 * ops.covariance(x)
 
-    comparison = Comparison({"right": ops.covariance, "wrong": wrong}, ops.covariance)
+    comparison = CandidateSet({"right": ops.covariance, "wrong": wrong}, ops.covariance)
     right, false = compare("covariance", comparison, SHAPE, CPU, 0.0, 0)
     assert max(errors(right)) < 1e-5
     assert errors(false) == pytest.approx((0.5, 0.5), rel=1e-4)

@@ -6,7 +6,7 @@ import torch
 
 from covpool.demo import _compare
 from covpool.demo._compare import Choice, MethodResult, choose, evaluate, verdict
-from covpool.demo._samples import Samples
+from covpool.demo._samples import TaskSamples
 from covpool.demo._tasks import Task, digits
 from covpool.engine.classifiers import CrossValidated, LinearClassifier
 from demo.stand_ins import use_stand_ins
@@ -45,7 +45,7 @@ def test_second_order_wins_where_only_correlations_differ(task: Task) -> None:
 
 
 def test_choices_do_not_open_the_test_samples(task: Task) -> None:
-    def refuse() -> Samples:
+    def refuse() -> TaskSamples:
         raise AssertionError("opened")
 
     closed = replace(task, open_test=refuse, methods=("avg", "gaussian"))

@@ -1,6 +1,6 @@
 import torch
 
-from covpool.demo._samples import Samples, standardized, with_deltas
+from covpool.demo._samples import TaskSamples, standardized, with_deltas
 
 
 def test_deltas_ignore_padding() -> None:
@@ -29,7 +29,7 @@ def test_standardization_uses_only_kept_positions_of_training_samples() -> None:
 
 def test_batches_cover_all_samples_in_order() -> None:
     mask = torch.rand(150, 7) > 0.5
-    samples = Samples({"x": torch.randn(150, 7, 2)}, torch.arange(150), mask)
+    samples = TaskSamples({"x": torch.randn(150, 7, 2)}, torch.arange(150), mask)
     features, masks = zip(*samples.batches("x"), strict=True)
     assert torch.equal(torch.cat(features), samples.features["x"])
     assert torch.equal(torch.cat([m for m in masks if m is not None]), mask)

@@ -15,7 +15,7 @@ Function = Callable[[Tensor], Tensor]  # features (b, n, c) -> anything
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CandidateSet:
     """Several implementations of one function of features. The first is the baseline of the ratio.
 
     Attributes:
@@ -61,7 +61,7 @@ def _isqrt_autograd(x: Tensor) -> Tensor:
     return reference.isqrt_iterated(ops.covariance(x), 5)
 
 
-def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True) -> Comparison:
+def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True) -> CandidateSet:
     """iSQRT-COV from features to the representation, N = 5: the paper's equations, plain autograd, and covpool.
 
     The exact root by eigen-decomposition is a further candidate; it has its own oracle.
@@ -93,10 +93,10 @@ def isqrt(device_type: str = "cpu", *, compiled: bool = True, dual: bool = True)
     oracles = dict.fromkeys(candidates, vector(_isqrt_autograd))
     candidates[EXACT_ROOT] = vector(lambda x: ops.powm_covariance(x, 0.5))
     oracles[EXACT_ROOT] = vector(lambda x: _autograd_power(x, 0.5))
-    return Comparison(candidates, oracles)
+    return CandidateSet(candidates, oracles)
 
 
-def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
+def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> CandidateSet:
     """Exact MPN-COV from features to the representation: torch's eigen-decomposition, and covpool."""
 
     def plain(alpha: float) -> Function:
@@ -108,21 +108,23 @@ def mpn(alphas: tuple[float, ...] = (0.5, 0.3)) -> Comparison:
     first, oracles = alphas[0], {f"covpool, alpha = {alpha}": plain(alpha) for alpha in alphas}
     candidates = {f"covpool, alpha = {alpha}": ours(alpha) for alpha in alphas}
     name = f"autograd eigh, alpha = {first}"
-    return Comparison({name: plain(first), **candidates}, {name: plain(first), **oracles}, not_captured=(name,))
+    return CandidateSet({name: plain(first), **candidates}, {name: plain(first), **oracles}, not_captured=(name,))
 
 
-def operations() -> dict[str, Comparison]:
+def operations() -> dict[str, CandidateSet]:
     """The operations that take most of a pool's time, each against a plain implementation."""
     return {
-        "covariance": Comparison({"explicit J": _explicit_covariance, "covpool": ops.covariance}, _explicit_covariance),
-        "sqrtm_newton_schulz": Comparison(
+        "covariance": CandidateSet(
+            {"explicit J": _explicit_covariance, "covpool": ops.covariance}, _explicit_covariance
+        ),
+        "sqrtm_newton_schulz": CandidateSet(
             {
                 "autograd": lambda x: reference.isqrt_iterated(_explicit_covariance(x), 5),
                 "covpool": lambda x: ops.sqrtm_newton_schulz(ops.covariance(x)),
             },
             lambda x: reference.isqrt_iterated(_explicit_covariance(x), 5),
         ),
-        "powm_eigh": Comparison(
+        "powm_eigh": CandidateSet(
             {
                 "autograd eigh": lambda x: _autograd_power(x, 0.5),
                 "covpool": lambda x: ops.powm_eigh(ops.covariance(x), 0.5),
@@ -131,7 +133,7 @@ def operations() -> dict[str, Comparison]:
             lambda x: _autograd_power(x, 0.5),
             not_captured=("autograd eigh",),
         ),
-        "gaussian_embedding": Comparison(
+        "gaussian_embedding": CandidateSet(
             {
                 "autograd eigh": _autograd_gaussian,
                 "covpool": ops.gaussian_embedding,

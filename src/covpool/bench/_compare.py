@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool.bench._candidates import Comparison, Function
+from covpool.bench._candidates import CandidateSet, Function
 from covpool.bench._measure import count_launches, peak_memory, time_graph, time_interleaved
 from covpool.bench._record import Record
 
@@ -14,7 +14,7 @@ Shape = tuple[int, int, int]  # b, n, c
 
 
 def compare(
-    suite: str, comparison: Comparison, shape: Shape, device: torch.device, seconds: float, seed: int
+    suite: str, comparison: CandidateSet, shape: Shape, device: torch.device, seconds: float, seed: int
 ) -> Iterator[Record]:
     """Measure all candidates of a comparison at one shape, forward and backward.
 

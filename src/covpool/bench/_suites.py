@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 import covpool
-from covpool.bench._candidates import EXACT_ROOT, Comparison, Function, isqrt, mpn, operations
+from covpool.bench._candidates import EXACT_ROOT, CandidateSet, Function, isqrt, mpn, operations
 from covpool.bench._classifier import classifier
 from covpool.bench._compare import Shape, compare, features
 from covpool.bench._decompositions import decompositions
@@ -85,7 +85,7 @@ def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterat
     for name, comparison in operations().items():
         yield from compare(name, comparison, POOL_SHAPE[device.type], device, seconds, seed)
     every = every_operation(POOL_SHAPE[device.type][-1], device)
-    comparison = Comparison(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))
+    comparison = CandidateSet(every, dict(every), not_captured=("orthonormalize_qr", "powm_svd"))
     yield from compare("operations", comparison, POOL_SHAPE[device.type], device, seconds, seed)
 
 
@@ -98,7 +98,7 @@ def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
     candidates: dict[str, Function] = {**pools}
     oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
     limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
-    for record in compare("pools", Comparison(candidates, oracles), shape, device, seconds, seed):
+    for record in compare("pools", CandidateSet(candidates, oracles), shape, device, seconds, seed):
         if limits is not None:
             busy = record.extra["device_ms"] or record.median_ms
             record.extra |= pool_shares(pools[record.name], shape, busy, limits)
@@ -110,7 +110,7 @@ def _curves_suite(device: torch.device, seconds: float, seed: int) -> Iterator[R
     """Time as a function of channels, positions and batch, one of them at a time."""
     found = isqrt(device.type, compiled=False).candidates
     names = ("autograd", "covpool tf32") if device.type == "cuda" else ("autograd", "covpool")
-    comparison = Comparison({name: found[name] for name in names}, found["autograd"])
+    comparison = CandidateSet({name: found[name] for name in names}, found["autograd"])
     for shape in CURVE_SHAPES[device.type]:
         yield from compare("curves", comparison, shape, device, seconds / 4, seed)
 
@@ -138,7 +138,7 @@ def _roots_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
     oracles: dict[str, Function] = dict.fromkeys(made, exact)
     oracles["isqrt, NS 5"] = deepcopy(made["isqrt, NS 5"]).double()
     x = features(shape, device, seed).requires_grad_()
-    for record in compare("roots", Comparison({**made}, oracles), shape, device, seconds, seed):
+    for record in compare("roots", CandidateSet({**made}, oracles), shape, device, seconds, seed):
         pool = made[record.name]
         record.extra["saved_mib"] = saved_memory(lambda pool=pool: pool(x))  # type: ignore[misc]
         yield record

@@ -16,7 +16,7 @@ from covpool.cli._output import counting_bar, percent_interval, say, table
 
 if TYPE_CHECKING:
     from covpool._progress import OnProgress
-    from covpool.demo import Comparison, Task
+    from covpool.demo import Task, TaskComparison
 
 GUIDANCE = (
     "Five data sets were tried for this demo. Covariance pooling does not always help: on photographed texture tiles, "
@@ -45,7 +45,7 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
     parts: list[Callable[[OnProgress], Task]] = [demo.characters, demo.digits]
     if folder:
         parts.append(partial(demo.folder, folder))
-    finished: list[Comparison] = []
+    finished: list[TaskComparison] = []
     try:
         for number, make_task in enumerate(parts, 1):
             with counting_bar(console, "reading data") as on_progress:
@@ -67,14 +67,14 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
     say(console, f"{GUIDANCE}\n{time.perf_counter() - start:.0f} s in total")
 
 
-def _conclude(console: Console, comparison: "Comparison") -> None:
+def _conclude(console: Console, comparison: "TaskComparison") -> None:
     from covpool import demo
 
     for result in comparison.results[1:]:
         say(console, f"{result.name}: {demo.verdict(result)} ({result.setting})")
 
 
-def _table(comparison: "Comparison") -> Table:
+def _table(comparison: "TaskComparison") -> Table:
     from covpool import demo
 
     rows = []

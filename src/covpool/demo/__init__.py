@@ -1,7 +1,7 @@
 """The demo: pools compared on the features of a frozen network and on sequences, in minutes on a CPU."""
 
 from covpool.demo._compare import CLAIMED as CLAIMED
-from covpool.demo._compare import Comparison as Comparison
+from covpool.demo._compare import TaskComparison as TaskComparison
 from covpool.demo._compare import choose as choose
 from covpool.demo._compare import evaluate as evaluate
 from covpool.demo._compare import verdict as verdict

@@ -76,7 +76,7 @@ class MethodResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class TaskComparison:
     """The results of all methods on one task; average pooling comes first."""
 
     task: Task
@@ -103,7 +103,7 @@ def _choose(task: Task, method: str) -> Choice:
     return Choice(method, setting, encoder, fit, time.perf_counter() - begin)
 
 
-def evaluate(task: Task, choices: Sequence[Choice]) -> Comparison:
+def evaluate(task: Task, choices: Sequence[Choice]) -> TaskComparison:
     """Open the test samples and evaluate every method once, as it was chosen."""
     test = task.open_test()
     correct = {
@@ -111,7 +111,7 @@ def evaluate(task: Task, choices: Sequence[Choice]) -> Comparison:
         for choice in choices
     }
     results = [_result(choice, correct[choice.method], correct[FIRST_ORDER], task.block) for choice in choices]
-    return Comparison(task, len(test), results)
+    return TaskComparison(task, len(test), results)
 
 
 def _result(

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from covpool.demo._samples import Samples
+from covpool.demo._samples import TaskSamples
 from covpool.pools import create_pool
 
-Encoder = Callable[[Samples], Tensor]  # samples -> (n, d)
+Encoder = Callable[[TaskSamples], Tensor]  # samples -> (n, d)
 
 FIRST_ORDER = "avg"
 POOLS = (FIRST_ORDER, "cov", "isqrt", "gaussian")
@@ -18,7 +18,7 @@ MOST_CHANNELS = 128  # that second-order pools take without a reduction
 JITTER = 1e-6  # added to the diagonal of the kernel matrix, whose entries are at most 1, so that its factor exists
 
 
-def candidates(method: str, train: Samples, widths: tuple[int, ...]) -> Iterator[tuple[str, Encoder]]:
+def candidates(method: str, train: TaskSamples, widths: tuple[int, ...]) -> Iterator[tuple[str, Encoder]]:
     """Yield the settings that a method chooses from, each with its encoder, fitted to the training samples.
 
     Args:
@@ -39,7 +39,9 @@ def candidates(method: str, train: Samples, widths: tuple[int, ...]) -> Iterator
             yield from _second_order(method, variant, train, widths)
 
 
-def _second_order(method: str, variant: str, train: Samples, widths: tuple[int, ...]) -> Iterator[tuple[str, Encoder]]:
+def _second_order(
+    method: str, variant: str, train: TaskSamples, widths: tuple[int, ...]
+) -> Iterator[tuple[str, Encoder]]:
     """Widths that the variant has channels for; a variant with many channels is always reduced."""
     channels = train.channels(variant)
     chosen = [width for width in widths if width < channels and (width or channels <= MOST_CHANNELS)] or [0]
@@ -47,7 +49,7 @@ def _second_order(method: str, variant: str, train: Samples, widths: tuple[int, 
         yield f"{variant}, {width or channels} channels", pooled(method, variant, width, train)
 
 
-def pooled(method: str, variant: str, width: int, train: Samples) -> Encoder:
+def pooled(method: str, variant: str, width: int, train: TaskSamples) -> Encoder:
     """Encode by a pool, after PCA of the training descriptors to `width` channels unless that is 0."""
     reduction = {"reduce_to": width, "reduce_kind": "linear"} if width else {}
     pool = create_pool(method, train.channels(variant), **reduction).eval()
@@ -57,7 +59,7 @@ def pooled(method: str, variant: str, width: int, train: Samples) -> Encoder:
         pool.init_reduction([x for x, _ in batches], masks=masks or None)
 
     @torch.no_grad()
-    def encode(samples: Samples) -> Tensor:
+    def encode(samples: TaskSamples) -> Tensor:
         return torch.cat([pool(x, mask=mask) for x, mask in samples.batches(variant)])
 
     return encode
@@ -66,7 +68,7 @@ def pooled(method: str, variant: str, width: int, train: Samples) -> Encoder:
 def mean_and_deviation(variant: str) -> Encoder:
     """Encode by the mean and the standard deviation of every channel: second order without correlations."""
 
-    def encode(samples: Samples) -> Tensor:
+    def encode(samples: TaskSamples) -> Tensor:
         average = create_pool(FIRST_ORDER, samples.channels(variant))
         found = []
         for x, mask in samples.batches(variant):
@@ -77,14 +79,14 @@ def mean_and_deviation(variant: str) -> Encoder:
     return encode
 
 
-def on_kernel(mean: Encoder, width: float, train: Samples) -> Encoder:
+def on_kernel(mean: Encoder, width: float, train: TaskSamples) -> Encoder:
     """Encode by the coordinates of an RBF kernel on the means: a linear classifier of them is a kernel classifier."""
     anchors = mean(train).double()
     squares = torch.cdist(anchors, anchors).square()
     scale = width * float(squares.median()) or 1.0  # the means may all be equal
     factor = torch.linalg.cholesky((-squares / scale).exp() + JITTER * torch.eye(len(anchors)))
 
-    def encode(samples: Samples) -> Tensor:
+    def encode(samples: TaskSamples) -> Tensor:
         kernel = (-torch.cdist(mean(samples).double(), anchors).square() / scale).exp()  # (n, anchors)
         return torch.linalg.solve_triangular(factor, kernel.mT, upper=False).mT.float()
 

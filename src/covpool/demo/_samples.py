@@ -17,7 +17,7 @@ BACKBONE = "torchvision/mobilenet_v2"
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class TaskSamples:
     """Features of n samples, in one or more variants.
 
     Attributes:
@@ -43,15 +43,15 @@ class Samples:
         features = self.features[variant]
         return features.shape[1 if features.ndim == 4 else 2]
 
-    def select(self, rows: slice) -> "Samples":
+    def select(self, rows: slice) -> "TaskSamples":
         """Return some of the samples."""
         features = {variant: tensor[rows] for variant, tensor in self.features.items()}
-        return Samples(features, self.targets[rows], None if self.mask is None else self.mask[rows])
+        return TaskSamples(features, self.targets[rows], None if self.mask is None else self.mask[rows])
 
 
 def image_samples(
     images: Images, weights: str, settings: InputSettings, levels: tuple[str, ...], on_progress: OnProgress = discard
-) -> Samples:
+) -> TaskSamples:
     """Compute feature maps with the frozen MobileNetV2, one variant for each level, kept in half precision.
 
     Args:
@@ -67,7 +67,7 @@ def image_samples(
     for found in infer(backbone, with_progress(batches, f"features of {len(images)} images", on_progress)):
         for level, features in zip(levels, found.outputs[0], strict=True):
             kept[level].append(features.half())
-    return Samples({level: torch.cat(parts) for level, parts in kept.items()}, torch.tensor(images.targets))
+    return TaskSamples({level: torch.cat(parts) for level, parts in kept.items()}, torch.tensor(images.targets))
 
 
 def with_deltas(tokens: Tensor, lengths: Tensor) -> Tensor:  # (n, positions, c), (n,) -> (n, positions, 2 c)

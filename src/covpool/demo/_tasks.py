@@ -13,7 +13,7 @@ from covpool.data import Data, Images
 from covpool.data.sets import open_data
 from covpool.demo._encoders import CONTROLS, POOLS
 from covpool.demo._packages import CHARACTERS, DIGITS, WEIGHTS, locate
-from covpool.demo._samples import BACKBONE, Samples, image_samples, standardized, with_deltas
+from covpool.demo._samples import BACKBONE, TaskSamples, image_samples, standardized, with_deltas
 from covpool.models import input_settings
 
 CODES = (*range(ord("0"), ord("9") + 1), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))
@@ -44,8 +44,8 @@ class Task:
     about: str
     unit: str
     classes: int
-    train: Samples
-    open_test: Callable[[], Samples]
+    train: TaskSamples
+    open_test: Callable[[], TaskSamples]
     methods: tuple[str, ...] = (*POOLS, *CONTROLS)
     widths: tuple[int, ...] = (0,)
     block: int = 1
@@ -104,7 +104,7 @@ def digits(on_progress: OnProgress = discard) -> Task:
         name: standardized(variant, mask, TRAINING_DIGITS)
         for name, variant in (("MFCC", tokens), ("MFCC and deltas", with_deltas(tokens, lengths)))
     }
-    samples = Samples(features, targets, mask)
+    samples = TaskSamples(features, targets, mask)
     on_progress("sequences", len(samples), len(samples))
     return Task(
         title="Ten spoken digits: sequences of 6 to 92 steps with masks, no network",

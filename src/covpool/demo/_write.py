@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from covpool._errors import CovpoolError, require
-from covpool.demo._compare import CLAIMED, NAMES, Comparison, verdict
+from covpool.demo._compare import CLAIMED, NAMES, TaskComparison, verdict
 from covpool.demo._encoders import CONTROLS, FIRST_ORDER
 from covpool.demo._packages import PACKAGES
 from covpool.io import replacing
@@ -26,7 +26,7 @@ def check_folder(out: Path) -> None:
         raise CovpoolError(f"--out must be a new folder or one of a demo; {out} contains other files")
 
 
-def write_results(out: Path, comparisons: Sequence[Comparison]) -> None:
+def write_results(out: Path, comparisons: Sequence[TaskComparison]) -> None:
     """Write the plot and the page of all comparisons that are finished."""
     out.mkdir(parents=True, exist_ok=True)
     _plot_png(comparisons, out / PLOT)
@@ -47,7 +47,7 @@ def _data_url(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
-def _plot_png(comparisons: Sequence[Comparison], path: Path) -> None:
+def _plot_png(comparisons: Sequence[TaskComparison], path: Path) -> None:
     """Plot the accuracies of all comparisons side by side."""
     matplotlib = require("matplotlib", "plots")
     figure_class = require("matplotlib.figure", "plots").Figure
@@ -60,12 +60,12 @@ def _plot_png(comparisons: Sequence[Comparison], path: Path) -> None:
         figure.savefig(path, dpi=110)
 
 
-def _plot_for_page(comparison: Comparison, name: str) -> str:
+def _plot_for_page(comparison: TaskComparison, name: str) -> str:
     """Draw one comparison as SVG."""
     return draw(name, partial(_plot_accuracies, comparison=comparison, colors=COLORS), about="Accuracy of every method")
 
 
-def _plot_accuracies(axes: Any, comparison: Comparison, colors: Sequence[str]) -> None:
+def _plot_accuracies(axes: Any, comparison: TaskComparison, colors: Sequence[str]) -> None:
     """Plot every accuracy with its interval: first order, second order and controls in a color each."""
     first, second, control = colors[:3]
     for place, result in enumerate(comparison.results):

@@ -60,13 +60,13 @@ def infer(
     network.eval()
     run = forward if isinstance(forward, CapturedForward) else CapturedForward(forward or network)
     dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
-    before: _Started | None = None
+    before: _StartedBatch | None = None
     for batch in batches:
         x = batch.x.to(dtype)
         views = (x, x.flip(-1)) if flip else (x,)
         with autocast(precision, x.device):
             outputs = tuple(run(view) for view in views)
-        started = _Started(batch, views, outputs, start_finite_check(outputs))
+        started = _StartedBatch(batch, views, outputs, start_finite_check(outputs))
         if before is not None:
             yield before.checked(network, run.forward, precision)
         before = started
@@ -75,7 +75,7 @@ def infer(
 
 
 @dataclass(frozen=True, eq=False)
-class _Started:
+class _StartedBatch:
     """The work on one batch. The device begins the next one before this one is checked, so it never waits."""
 
     batch: Batch

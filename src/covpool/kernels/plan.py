@@ -21,7 +21,7 @@ MOST_PLANS = 256  # of one function; the oldest is dropped
 DIRECT = (3, 4) <= tuple(int(part) for part in triton.__version__.split(".")[:2]) <= (3, 9)
 
 
-class Started(NamedTuple):
+class StartedLaunch(NamedTuple):
     """A launch as it was made. `compiled` is None where Triton interprets the kernel."""
 
     kernel: Any
@@ -43,7 +43,7 @@ class Address(NamedTuple):
 class Launch(NamedTuple):
     """A launch to be repeated: its arguments, for a compiled kernel with its constants, and those to be filled in."""
 
-    started: Started
+    started: StartedLaunch
     args: list[Any]
     addresses: tuple[Address, ...]
 
@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 class _Recording(threading.local):
-    launches: list[Started] | None = None
+    launches: list[StartedLaunch] | None = None
 
 
 _recording = _Recording()
@@ -67,7 +67,7 @@ def launch_kernel(kernel: Any, grid: tuple[int, ...], *args: Any, **constants: A
     """Launch a kernel. While a planned function is recorded, keep the launch."""
     compiled = kernel[grid](*args, **constants)
     if _recording.launches is not None:
-        _recording.launches.append(Started(kernel, grid, args, constants, compiled))
+        _recording.launches.append(StartedLaunch(kernel, grid, args, constants, compiled))
 
 
 class Planned:
@@ -113,7 +113,9 @@ def _layout(t: Tensor) -> tuple[Any, ...]:
 class Plan:
     """The launches of one call, to be repeated with other tensors of the same layout."""
 
-    def __init__(self, launches: list[Started], inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor, ...]) -> None:
+    def __init__(
+        self, launches: list[StartedLaunch], inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor, ...]
+    ) -> None:
         self.outputs = [(t.shape, t.stride(), t.dtype) for t in outputs]
         sources = {id(t): i for i, t in enumerate((*inputs, *outputs)) if t is not None}
         known = {_memory(t) for t in (*inputs, *outputs) if t is not None}
@@ -177,7 +179,7 @@ def _memory(t: Tensor) -> int:
     return t.untyped_storage().data_ptr()
 
 
-def _prepared(started: Started, sources: dict[int, int], offsets: dict[int, int], workspace: int) -> Launch:
+def _prepared(started: StartedLaunch, sources: dict[int, int], offsets: dict[int, int], workspace: int) -> Launch:
     args, addresses = list(started.args), []
     for position, value in enumerate(started.args):
         if isinstance(value, Tensor) and value.numel():  # an empty tensor has no address
@@ -194,7 +196,7 @@ def _prepared(started: Started, sources: dict[int, int], offsets: dict[int, int]
     return Launch(started, args, tuple(addresses))
 
 
-def _starter(started: Started) -> Callable[..., None] | None:
+def _starter(started: StartedLaunch) -> Callable[..., None] | None:
     """A function that starts a compiled kernel on a stream, given all of its arguments."""
     if started.compiled is None:
         return None

@@ -36,7 +36,7 @@ def start_reductions(pool: "Pool", batches: Batches, masks: Masks, summed: Summe
 def _moments(
     pool: "Pool", reductions: list[Reduction], block: int, batches: Batches, masks: Masks
 ) -> list[DescriptorMoments]:
-    """Return the moments of what one block of every reduction gets, over all batches."""
+    """Return the moments of the input of one block of every reduction, over all batches."""
     moments: list[DescriptorMoments] = []
     pairs = zip(batches, itertools.repeat(None)) if masks is None else zip(batches, masks, strict=True)
     for batch, mask in pairs:

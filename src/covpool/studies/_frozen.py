@@ -94,7 +94,7 @@ def start_from_data(pool: Pool, maps: Maps, *, seed: int = 0, count: int = DESCR
         known = _REDUCTIONS.setdefault(maps, {})
         key = f"{pool.layout} {pool.reduce} {[(part.kind, part.activation) for part in pool.reduce]}"
         if key not in known:
-            pool.init_reduction(_Batches(maps))
+            pool.init_reduction(_FeatureBatches(maps))
             known[key] = deepcopy(pool.reduce.state_dict())
         pool.reduce.load_state_dict(known[key])
     start = getattr(pool, "init_from", None)
@@ -113,7 +113,7 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
     pool.eval()
     vectors: Tensor | None = None
     done = 0
-    for features in _Batches(maps):
+    for features in _FeatureBatches(maps):
         pooled = vectors_of(pool)(features).float()
         if vectors is None:  # one block of memory, because the vectors need most of it
             vectors = pooled.new_empty(len(maps.features), pooled.shape[1])
@@ -123,7 +123,7 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
     return vectors
 
 
-class _Batches:
+class _FeatureBatches:
     """The features of all images in batches, in float32 on the device of the pool; can be read several times."""
 
     def __init__(self, maps: Maps) -> None:
@@ -140,7 +140,7 @@ def _sample_descriptors(pool: Pool, maps: Maps, seed: int, count: int) -> Tensor
     generator = torch.Generator().manual_seed(seed)
     each = max(1, count // len(maps.features))
     found = []
-    for features in _Batches(maps):
+    for features in _FeatureBatches(maps):
         rows = pool.descriptors(features).unflatten(0, (len(features), -1))  # (b, n, c)
         chosen = torch.randperm(rows.shape[1], generator=generator)[:each]
         found.append(rows[:, chosen.to(rows.device)].flatten(0, 1))

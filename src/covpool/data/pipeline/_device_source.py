@@ -41,7 +41,7 @@ class Group(NamedTuple):
         return Group(self.first, other.stop, self.images + other.images, height, width)
 
 
-class Plan(NamedTuple):
+class CutPlan(NamedTuple):
     """The regions of an epoch or of a group, on the device."""
 
     starts: Tensor  # (m,) position of the first pixel of each image
@@ -49,10 +49,10 @@ class Plan(NamedTuple):
     boxes: Boxes
     draws: Draws | None  # None in evaluation
 
-    def split(self, counts: list[int]) -> Iterator["Plan"]:
+    def split(self, counts: list[int]) -> Iterator["CutPlan"]:
         """Split into plans for `counts` regions, with one operation per tensor."""
         draws = repeat(None) if self.draws is None else _split(self.draws, counts)
-        return map(Plan, self.starts.split(counts), self.sizes.split(counts), _split(self.boxes, counts), draws)
+        return map(CutPlan, self.starts.split(counts), self.sizes.split(counts), _split(self.boxes, counts), draws)
 
 
 class DeviceSource:
@@ -116,7 +116,7 @@ class DeviceSource:
     def _pixels(self, group: Group) -> int:
         return group.images * self._crops * max(group.height * group.width, self._augment.size**2)
 
-    def _plan(self, index: Tensor, shown: Tensor, epoch: int) -> Plan:
+    def _plan(self, index: Tensor, shown: Tensor, epoch: int) -> CutPlan:
         """The regions and random numbers of all batches."""
         images, sizes = self._images, self._images.sizes[shown]
         draws = None
@@ -127,9 +127,11 @@ class DeviceSource:
             boxes = train_boxes(self._augment, sizes, draws)
             draws = _to_device(draws, images.device)
         on_device = shown.repeat_interleave(self._crops).to(images.device)
-        return Plan(images.starts[on_device], images.device_sizes[on_device], _to_device(boxes, images.device), draws)
+        return CutPlan(
+            images.starts[on_device], images.device_sizes[on_device], _to_device(boxes, images.device), draws
+        )
 
-    def _make(self, plan: Plan, extent: tuple[int, int]) -> Tensor:
+    def _make(self, plan: CutPlan, extent: tuple[int, int]) -> Tensor:
         """The inputs of a group: (b, 3, s, s), or (b, 10, 3, s, s)."""
         x = cut(
             self._images.pixels,

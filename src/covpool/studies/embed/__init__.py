@@ -6,7 +6,7 @@ from covpool.studies.embed._embed import embed_image as embed_image
 from covpool.studies.embed._embedder import START_IMAGES as START_IMAGES
 from covpool.studies.embed._embedder import Embedder as Embedder
 from covpool.studies.embed._embedder import FrozenBackbone as FrozenBackbone
-from covpool.studies.embed._embedder import Started as Started
+from covpool.studies.embed._embedder import StartedEmbedder as StartedEmbedder
 from covpool.studies.embed._embedder import read_backbone as read_backbone
 from covpool.studies.embed._embedder import spread as spread
 from covpool.studies.embed._embedder import start_embedder as start_embedder

@@ -110,7 +110,7 @@ class Embedder:
 
 
 @dataclass(frozen=True, eq=False)
-class Started:
+class StartedEmbedder:
     """An embedder whose pool was started from images, with the features of these images."""
 
     embedder: Embedder
@@ -134,7 +134,7 @@ def start_embedder(
     *,
     device: str,
     unit_length: bool = True,
-) -> Started:
+) -> StartedEmbedder:
     """Build a frozen backbone with a pool, and start the pool from images: PCA before it, and its words or bases.
 
     Args:
@@ -159,7 +159,7 @@ def start_embedder(
         )
     maps = Maps(features, torch.zeros(len(features), device=device))
     start_from_data(network.pool, maps)
-    return Started(Embedder(network, augment, unit_length), maps, index)
+    return StartedEmbedder(Embedder(network, augment, unit_length), maps, index)
 
 
 def spread(count: int, most: int = START_IMAGES) -> list[int]:
