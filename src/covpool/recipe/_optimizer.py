@@ -30,8 +30,8 @@ def build_optimizer(groups: list[dict[str, Any]], settings: Optimizer) -> "torch
         raise CovpoolError(f"the optimizer of the recipe cannot be built: {error}") from error
     if getattr(made, "is_second_order", False):
         raise CovpoolError(
-            f"`optimizer.name` = {name!r} needs second derivatives, which a training step does not compute: use another, "
-            "such as adamw"
+            f"`optimizer.name` = {name!r} needs second derivatives, which a training step does not compute: use "
+            "another, such as adamw"
         )
     return made
 

@@ -39,7 +39,8 @@ def train_order(count: int, batch_size: int, share: Share, *, seed: int, epoch: 
 def eval_order(count: int, batch_size: int, share: Share) -> list[Tensor]:
     """The batches of one process, in order; over all processes, every image appears once.
 
-    Every process gets the same number of batches of the same sizes, as collective operations require; PADDING fills the gaps.
+    Every process gets the same number of batches of the same sizes, as collective operations require; PADDING fills the
+    gaps.
 
     >>> [batch.tolist() for batch in eval_order(5, 2, Share(2, 1))]
     [[1, 3], [-1]]
