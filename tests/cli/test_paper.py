@@ -47,4 +47,4 @@ def test_mistakes() -> None:
     assert "the paper has no table 16" in refused("paper", "table", "16")
     assert "--data must be NAME=FOLDER" in refused("paper", "table", "8", "--data", "birds")
     assert "table 8 has nothing to measure" in refused("paper", "table", "8", "--measure")
-    assert "needs --data cub=FOLDER" in refused("paper", "table", "8", "data.root=x")
+    assert "needs data.root with folders named cub, aircraft" in refused("paper", "table", "8", "data.root=x")

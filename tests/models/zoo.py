@@ -76,6 +76,9 @@ TIMM: dict[str, Expected] = {
     "convmixer_768_32": Expected(768, stride="none"),
     "swin_tiny_patch4_window7_224": Expected(768, layout="channels_last", stride="layers.3.downsample"),
     "swinv2_tiny_window8_256": Expected(768, layout="channels_last", stride="layers.3.downsample"),
+    "levit_128s": Expected(384, layout="tokens", stride="stages.2.downsample.attn_downsample"),
+    "twins_svt_small": Expected(512, layout="tokens", stride="kept"),
+    "efficientformer_l1": Expected(448, layout="tokens", stride="kept"),
     "hiera_tiny_224": Expected(768, layout="tokens", stride="kept"),
     "coatnet_nano_rw_224": Expected(512, stride="kept"),
     "maxvit_nano_rw_256": Expected(512, stride="stages.3.blocks.0.conv.conv2_kxk"),
@@ -107,6 +110,7 @@ TORCHVISION: dict[str, Expected] = {
     "googlenet": Expected(1024, stride="maxpool4"),
     "inception_v3": Expected(2048, stride="Mixed_7a"),
     "swin_t": Expected(768, stride="features.6"),
+    "maxvit_t": Expected(512, stride="kept"),
     "vit_b_32": Expected(768, layout="tokens", prefix=1, stride="none"),
 }
 

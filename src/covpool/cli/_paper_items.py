@@ -68,7 +68,8 @@ def item_command(kind: str) -> Callable[..., None]:
 
         Args:
             number: Number of the KIND. Tables are 1 to 15; figures, with their panels, are 6a, 6b, 6c, 7 and 8.
-            settings: Settings for all trainings: table.key=value. data.root=FOLDER names the only data set of a KIND.
+            settings: Settings for all trainings: table.key=value. data.root=FOLDER is the only data set of a KIND, or
+                has one folder for each of several: cub, aircraft, cars, ...
             data: Folder of a data set, as in cub=/data/CUB_200_2011. Trainings without their data are not run.
             out: Folder of the runs. A finished run NAME of `covpool train` in it counts.
             measure: Measure times and memory on this machine for what shows them.

@@ -37,11 +37,18 @@ def test_pretraining_comes_first_and_once() -> None:
     assert len(without) == 6
 
 
-def test_a_root_without_a_name_needs_a_single_data_set() -> None:
+def test_a_root_without_a_name_is_the_only_data_set_or_holds_all(tmp_path: Path) -> None:
     (one, *_) = plan_item(find_item("table 3"), {}, ["data.root=net"], Path("out"))
     assert one.recipe.data.root == "net"
-    with pytest.raises(ValueError, match=r"table 13 needs --data cub=FOLDER .*got data.root=x"):
+    with pytest.raises(ValueError, match=r"folders named cub, aircraft, cars, imagenet; 'x' has none .*--data cub=FOL"):
         plan_item(find_item("table 13"), {}, ["data.root=x"], Path("out"))
+    for name in ("cub", "imagenet"):
+        (tmp_path / name).mkdir()
+    planned = plan_item(find_item("table 13"), {"imagenet": "own"}, [f"data.root={tmp_path}"], Path("out"))
+    roots = {one.recipe.data.name: one.recipe.data.root for one in planned}
+    assert roots == {"cub": str(tmp_path / "cub"), "imagenet": "own", "aircraft": "", "cars": ""}
+    with pytest.raises(ValueError, match=r"figure 6c needs no data: leave data\.root out"):
+        plan_item(find_item("figure 6c"), {}, ["data.root=x"], Path("out"))
 
 
 def test_an_item_on_small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

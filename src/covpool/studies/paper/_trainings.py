@@ -73,27 +73,36 @@ def plan_item(item: Item, roots: Mapping[str, str], settings: Sequence[str], out
     Args:
         item: Table or figure.
         roots: Folders of the data sets, by name. A data set that is not among them has an empty `data.root`.
-        settings: Settings for all trainings. With `init.weights`, nothing is pre-trained.
+        settings: Settings for all trainings. With `init.weights`, nothing is pre-trained. `data.root` is the folder of
+            the only data set of an item, or a folder with one folder for each of several, named as the data sets.
         out: Folder of all runs.
     """
     planned: dict[Training, PaperTraining] = {}
     own = tuple(setting for setting in settings if not setting.startswith("data.root="))
-    folders = {**_single_root(item, settings), **roots}
+    folders = {**_named_roots(item, settings), **roots}
     for training in item_trainings(item):
         for one in _with_pretraining(training, own, folders, out):
             planned.setdefault(one.training, one)
     return list(planned.values())
 
 
-def _single_root(item: Item, settings: Sequence[str]) -> dict[str, str]:
-    """The folder in `data.root`, for an item with one data set."""
+def _named_roots(item: Item, settings: Sequence[str]) -> dict[str, str]:
+    """The folders of the data sets of an item that `data.root` names, see `plan_item`."""
     given = [setting.partition("=")[2] for setting in settings if setting.startswith("data.root=")]
     if not given:
         return {}
-    if len(item.data) != 1:
-        needed = " ".join(f"--data {name}=FOLDER" for name in item.data) or "no data"
-        raise CovpoolError(f"{item.name} needs {needed}; got data.root={given[-1]}, which does not name a data set")
-    return {item.data[0]: given[-1]}
+    if len(item.data) == 1:
+        return {item.data[0]: given[-1]}
+    found = {name: str(Path(given[-1], name)) for name in item.data if Path(given[-1], name).is_dir()}
+    if not found and not item.data:
+        raise CovpoolError(f"{item.name} needs no data: leave data.root out")
+    if not found:
+        needed = " ".join(f"--data {name}=FOLDER" for name in item.data)
+        raise CovpoolError(
+            f"{item.name} needs data.root with folders named {', '.join(item.data)}; {given[-1]!r} has none of them. "
+            f"Or name them one by one: {needed}"
+        )
+    return found
 
 
 def _with_pretraining(
