@@ -17,6 +17,8 @@ import covpool
 ROOT = Path(__file__).parents[1]
 MATHS = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
+SPELLED = re.compile(r"<mo /><mrow>((?:<m[in]>\w</m[in]>)+)</mrow>")  # a name with digits, letter by letter
+UPRIGHT = re.compile(r"<mi>(&#x000[4-7][0-9A-F];)</mi>")  # a letter of \mathrm
 NAME = re.compile(r"<m[io]((?: [^>]*)?)>([A-Za-z]{2}\w*)</m[io]>((?:<mrow>)?<mo[^>]*>(?:&#x00028;|\[))?")
 
 
@@ -87,7 +89,10 @@ def mathml(latex: str, *, display: bool) -> str:
         latex: The formula, without dollar signs.
         display: Whether it stands on a line of its own.
     """
-    return NAME.sub(_spaced, convert(latex.strip(), display="block" if display else "inline"))
+    found = convert(latex.strip(), display="block" if display else "inline")
+    found = SPELLED.sub(lambda name: f"<mo>{re.sub('<[^>]*>', '', name[1])}</mo>", found)
+    found = UPRIGHT.sub(r'<mi mathvariant="normal">\1</mi>', found)
+    return NAME.sub(_spaced, found)
 
 
 def _spaced(name: re.Match[str]) -> str:

@@ -58,6 +58,8 @@ def test_a_notebook_becomes_a_page() -> None:
         (r"\operatorname{tr} x", '<mo lspace="0.167em" rspace="0.167em">tr</mo><mi>x</mi>'),
         (r"\log x", '<mo lspace="0.167em" rspace="0.167em">log</mo><mi>x</mi>'),
         (r"x y", "<mi>x</mi><mi>y</mi>"),
+        (r"\operatorname{log1p}(r)", '<mo lspace="0.167em" rspace="0">log1p</mo><mo stretchy="false">&#x00028;</mo>'),
+        (r"\mathrm{d}F", '<mi mathvariant="normal">&#x00064;</mi><mi>F</mi>'),
     ],
 )
 def test_names_of_functions_are_spaced(latex: str, expected: str) -> None:
