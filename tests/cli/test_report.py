@@ -28,3 +28,14 @@ def test_moved_data(tmp_path: Path) -> None:
     assert run("report", tmp_path / "run", "--device", "cpu", "--root", tmp_path / "moved").exit_code == 0
     assert "there is no folder" not in page.read_text()
     assert "there is no folder" in refused("report", tmp_path / "run", "--root", tmp_path / "tree")
+
+
+def test_two_runs_are_compared(tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "tree")
+    for seed in (0, 1):
+        train(tiny_recipe(root, seed=seed), tmp_path / f"run{seed}")
+    runs = [tmp_path / "run0", tmp_path / "run1"]
+    result = run("report", *runs, "--device", "cpu", "--root", root)
+    assert result.exit_code == 0, result.output
+    assert "seed" in (tmp_path / "run1" / "comparison.html").read_text()
+    assert "name one run, or two to compare; got 3" in refused("report", *runs, tmp_path)

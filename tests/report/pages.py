@@ -12,7 +12,18 @@ from covpool.report import write_report
 from tiny import make_tree, tiny_recipe
 from trees import break_image
 
-SECTIONS = ("curves", "result", "maps", "mistakes", "spectra", "functions", "settings", "timings", "broken")
+SECTIONS = (
+    "curves",
+    "result",
+    "maps",
+    "neighbours",
+    "mistakes",
+    "spectra",
+    "functions",
+    "settings",
+    "timings",
+    "broken",
+)
 VOID = {"meta", "link", "img", "br", "path", "use", "line", "input"}
 POINTERS = ("src", "href", "xlink:href", "action", "poster", "srcset", "data")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 import covpool
 from covpool.data._images import Images
 from covpool.data._settings import Data
+from covpool.data.pipeline import EvalBatches
 from covpool.data.sets._open import Splits, open_data
 from covpool.diagnostics import Spectra
 from covpool.engine.evaluation._intervals import wilson
@@ -26,6 +27,8 @@ from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import SpectraSummary, function_plots, spectrum_plots, summarize_spectra
 from covpool.report._history import History, Series
 from covpool.report._mistakes import find_mistakes
+from covpool.report._neighbours import SEARCHED, SHOWN, _with_similar_scores, find_neighbours
+from covpool.report._open import open_run
 from covpool.report._predictions import Predictions
 from report.pages import SECTIONS, Page, outside
 from tiny import make_tree, tiny_recipe
@@ -115,6 +118,28 @@ def test_mistakes_are_those_of_the_network(finished: Path) -> None:
         assert f"{true} mistaken for {said} {count} of 4" in found.text["mistakes"]
     assert found.count("mistakes", "img") >= len(pairs)
     assert "red & <b>hot" in found.text["mistakes"], "as text, not as HTML"
+
+
+def test_neighbours_have_the_most_similar_representations(finished: Path) -> None:
+    opened = open_run(finished, device="cpu")
+    groups = find_neighbours(opened)
+    images, network = opened.data.value.test, opened.checkpoint.value.network
+    batches = EvalBatches(images, opened.checkpoint.value.augment, Data(workers=0), batch_size=len(images))
+    x = next(iter(batches)).x
+    z = torch.nn.functional.normalize(network.forward_pool(network.forward_features(x)))
+    assert [group.image.name for group in groups] == ["/".join(images.paths[i].parts[-2:]) for i in (0, 3, 7, 11)]
+    for i, group in zip((0, 3, 7, 11), groups, strict=True):
+        cosines = (z @ z[i]).scatter(0, torch.tensor([i]), -1.0).sort(descending=True)
+        assert [one.cosine for one in group.nearest] == pytest.approx(cosines.values[:4].tolist(), abs=1e-5)
+        assert group.image.cosine == pytest.approx(1.0, abs=1e-5)
+    assert page(finished).count("neighbours", "img") == 20
+
+
+def test_in_a_large_test_set_images_with_similar_scores_are_searched() -> None:
+    logits = torch.randn(1000, 30)
+    logits[500] = logits[0] + 1e-3
+    searched = _with_similar_scores(logits, torch.tensor([0, 333, 666, 999])).tolist()
+    assert {0, 333, 500, 666, 999} <= set(searched) and len(searched) <= SEARCHED + SHOWN
 
 
 def _root(run: Path) -> str:

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from covpool._errors import CovpoolError
-from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.diagnostics import attribute
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint
-from covpool.recipe import Recipe
 from covpool.report._mistakes import as_data_uri
+from covpool.report._open import OpenRun
+from covpool.report._section import required
 
 SHOWN, PAIRS = 4, 3  # images, and pairs of channels of each
 FOR, AGAINST = (230, 159, 0), (0, 114, 178)  # orange and blue, which color-blind eyes tell apart
@@ -38,18 +38,12 @@ class AttributionMap:
     pairs: list[tuple[int, int, float]]
 
 
-def attribution_maps(checkpoint: LoadedCheckpoint, recipe: Recipe, images: Images, device: str) -> list[AttributionMap]:
-    """Map images evenly spaced in a test set.
-
-    Args:
-        checkpoint: The checkpoint.
-        recipe: The recipe of its training.
-        images: The test set.
-        device: Device that runs the network.
-    """
+def attribution_maps(run: OpenRun) -> list[AttributionMap]:
+    """Map images evenly spaced in the test set of a run."""
+    checkpoint, images = required(run.checkpoint), required(run.data).test
     numbers = torch.linspace(0, len(images) - 1, min(SHOWN, len(images))).long().tolist()
-    data = recipe.data.changed(broken="skip", cache="none", workers=0)
-    batches = EvalBatches(images.select(numbers), checkpoint.augment, data, batch_size=1, device=device)
+    data = run.recipe.data.changed(broken="skip", cache="none", workers=0)
+    batches = EvalBatches(images.select(numbers), checkpoint.augment, data, batch_size=1, device=run.device)
     network = checkpoint.network
 
     def forward(x: Tensor) -> AttributionMap:

@@ -4,18 +4,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from covpool._errors import require
-from covpool.data.sets import open_data
 from covpool.diagnostics import Spectra
-from covpool.engine.evaluation import Evaluation, LoadedCheckpoint, summarize_scores
 from covpool.io import HUB_FILE
 from covpool.recipe import to_toml
 from covpool.report._facts import about_network, metrics, versions
-from covpool.report._predictions import find_checkpoint, predictions_of_run, sample_spectra
-from covpool.report._section import attempt, required
-from covpool.report._write import read_run_recipe, render_page
+from covpool.report._open import open_run
+from covpool.report._predictions import find_checkpoint
+from covpool.report._section import required
+from covpool.report._write import render_page
 
 CARD, PLOT = Path(__file__).parent / "card.md.jinja", "spectrum.png"
 COLORS = ("#0072B2", "#D55E00")  # before and after; also for color-blind eyes
@@ -48,17 +45,9 @@ def push_to_hub(run: str | Path, repository: str, *, private: bool = False, lice
 
 def write_card(run: Path, folder: Path, repository: str, license: str = "") -> None:
     """Write the model card of a run, README.md, and the plot of its spectra into a folder."""
-    recipe = read_run_recipe(run)
-    device = "cuda" if torch.cuda.is_available() and recipe.devices.accelerator != "cpu" else "cpu"
-    checkpoint = LoadedCheckpoint.read(find_checkpoint(run), device)
-    data = attempt(lambda: open_data(recipe.data))
-
-    def evaluate() -> Evaluation:
-        found = predictions_of_run(run, checkpoint, recipe, data, device)
-        return summarize_scores(found.logits, found.targets, found.classes)
-
-    evaluation = attempt(evaluate)
-    spectra = attempt(lambda: sample_spectra(checkpoint, recipe, required(data).test, device))
+    opened = open_run(run)
+    recipe, evaluation, spectra = opened.recipe, opened.evaluation, opened.spectra
+    checkpoint = required(opened.checkpoint)
     if spectra.value is not None:
         _plot(spectra.value, folder / PLOT)
     values: dict[str, Any] = {

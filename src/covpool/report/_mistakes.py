@@ -142,9 +142,11 @@ def _pair(predictions: Predictions, evaluation: Evaluation, true: int, predicted
     is_predicted = predictions.predicted == predicted
     mistaken = ((predictions.targets == true) & is_predicted).nonzero().flatten()
     right = ((predictions.targets == predicted) & is_predicted).nonzero().flatten()
-    mistakes = [_example(predictions, i, true, predicted) for i in _surest(predictions, mistaken, predicted)[:IMAGES]]
+    mistakes = [
+        example_image(predictions, i, true, predicted) for i in _surest(predictions, mistaken, predicted)[:IMAGES]
+    ]
     best = _surest(predictions, right, predicted)
-    example = _example(predictions, best[0], predicted, predicted) if best else None
+    example = example_image(predictions, best[0], predicted, predicted) if best else None
     counts = evaluation.confusion[true]
     names = evaluation.classes
     return ConfusedPair(names[true], names[predicted], int(counts[predicted]), int(counts.sum()), mistakes, example)
@@ -156,23 +158,25 @@ def _surest(predictions: Predictions, numbers: Tensor, label: int) -> list[int]:
     return numbers[probability.argsort(descending=True, stable=True)].tolist()
 
 
-def _example(predictions: Predictions, i: int, true: int, predicted: int) -> ExampleImage:
+def example_image(predictions: Predictions, i: int, true: int, predicted: int) -> ExampleImage:
+    """Image i of a test set, with the probabilities of its true and of its predicted class."""
     images = predictions.images
-    source = "" if images is None else _data_uri(images, i)
+    source = "" if images is None else data_uri(images, i)
     name = f"test image {i}" if images is None else "/".join(images.paths[i].parts[-2:])
     return ExampleImage(source, name, predictions.probability(i, predicted), predictions.probability(i, true))
 
 
-def _data_uri(images: Images, i: int) -> str:
+def data_uri(images: Images, i: int, side: int = SIDE) -> str:
+    """A small copy of image i as a data URI; empty if it cannot be read."""
     try:
-        return as_data_uri(images.load(i))
+        return as_data_uri(images.load(i), side)
     except BrokenImage:
         return ""
 
 
-def as_data_uri(image: Image) -> str:
+def as_data_uri(image: Image, side: int = SIDE) -> str:
     """A small copy of an image as a data URI."""
-    image.thumbnail((SIDE, SIDE))
+    image.thumbnail((side, side))
     written = io.BytesIO()
     image.save(written, "JPEG", quality=82)
     return "data:image/jpeg;base64," + base64.b64encode(written.getvalue()).decode()
