@@ -57,10 +57,13 @@ def address() -> Iterator[str]:
     assert not connected.is_set(), "a request was sent"
 
 
-def write(path: Path, **fields: Any) -> Path:
+ATTACHED = {"kind": "attach", "backbone": "test_resnet", "pool": "cov"}
+NAMED = {"kind": "model", "name": "resnet18_isqrt_2k"}
+
+
+def write(path: Path, architecture: dict[str, str] = ATTACHED, **fields: Any) -> Path:
     """A checkpoint file with weights that fit nothing."""
-    architecture = {"kind": "attach", "backbone": "test_resnet", "pool": "cov", "num_classes": 3, **fields}
-    text = json.dumps({"format": 2, "architecture": architecture})
+    text = json.dumps({"format": 2, "architecture": {**architecture, "num_classes": 3, **fields}})
     safetensors.torch.save_file({"a": torch.ones(1)}, path, metadata={"covpool": text})
     return path
 
@@ -92,6 +95,20 @@ def test_no_request_is_sent(backbone: str, tmp_path: Path, address: str, monkeyp
         load(path)
 
 
+@pytest.mark.parametrize("architecture", [ATTACHED, NAMED])
+@pytest.mark.parametrize("option", ["weights", "pretrained"])
+def test_options_of_a_pool_name_no_weights(
+    option: str, architecture: Any, tmp_path: Path, mark: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setattr("covpool._files.torch.load", lambda *_, **__: pytest.fail("another file was read"))
+    torch.save({"w": Payload(mark)}, tmp_path / "evil.pth")
+    value = str(tmp_path / "evil.pth") if option == "weights" else True
+    path = write(tmp_path / "model.safetensors", architecture, pool_options={option: value})
+    with pytest.raises(covpool.CovpoolError, match=f"`pool_options` must be options of a pool; got {option}"):
+        load(path)
+
+
 def test_pickles_given_as_weights_are_not_run(tmp_path: Path, mark: Path) -> None:
     for name, contents in (("a.pth", Payload(mark)), ("b.pth", {"state_dict": {"w": Payload(mark)}})):
         torch.save(contents, tmp_path / name)
@@ -115,14 +132,38 @@ def test_a_checkpoint_imports_no_plugin(tmp_path: Path, monkeypatch: pytest.Monk
         load(write(tmp_path / "model.safetensors", pool="someones"))
 
 
-@pytest.mark.parametrize("fields", [{"num_classes": 900_000}, {"reduce_to": 900_000}, {"head_layers": [900_000]}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"num_classes": 900_000}, {"reduce_to": 900_000}, {"head_layers": [900_000]}),
+        *({"pool_options": {"iterations": 900_000}}, {"backbone_options": {"img_size": [32, 900_000]}}),
+    ],
+)
 def test_layers_that_the_file_does_not_hold_take_no_memory(
     fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "model.safetensors", **fields)
     monkeypatch.setattr("covpool.io._checkpoint.rebuild", lambda *_, **__: pytest.fail("the network was built"))
-    with pytest.raises(covpool.CovpoolError, match="900000, a size that no tensor in the file has"):
+    with pytest.raises(covpool.CovpoolError, match="900000, and no tensor in the file has more than 1 rows"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pool": "isqrt", "reduce_to": 1000, "num_classes": 4000},  # 8 GB in the classifier
+        {"backbone": "test_vit", "backbone_options": {"depth": 4000}},  # minutes to build
+    ],
+)
+def test_a_network_larger_than_its_file_is_not_built(
+    fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled: list[int] = []
+    uniform = torch.nn.init.kaiming_uniform_
+    monkeypatch.setattr("torch.nn.init.kaiming_uniform_", lambda w, *a, **k: filled.append(w.numel()) or uniform(w))
+    with pytest.raises(covpool.CovpoolError, match="cannot be built: it has more weights than the file"):
+        load(write(tmp_path / "model.safetensors", **fields))
+    assert sum(filled) < 2**28
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float8_e4m3fn, torch.complex64])

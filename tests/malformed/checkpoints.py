@@ -35,6 +35,8 @@ CASES: tuple[tuple[str, Any], ...] = (
     *(("architecture.pool_options", {name: 3}) for name in ("no_such", "layout", "normalize", "project_to", "self")),
     *(("architecture.pool_options", {"iterations": value}) for value in (0, -1, 1.5, "x", None, [1], 10**30)),
     *(("architecture.pool_options", {"reduce_to": value}) for value in (4, "x")),
+    *(("architecture.pool_options", {name: "evil.pth"}) for name in ("weights", "pretrained", "backbone_options")),
+    *(("architecture.backbone_options", {name: 4000}) for name in ("layers", "depth", "img_size", "base_width")),
     *(("preprocessing.mean", value) for value in ([1], [0, 0, "x"], [0, 0, float("inf")], [0, 0, 0, 0])),
     *(("preprocessing.std", value) for value in ([0, 0, 0], [1, 1, -1], [1, 1])),
     *(("preprocessing.size", value) for value in (10**9, 1.5, "32", [32])),

@@ -23,9 +23,11 @@ from covpool.io._description import (
     TrainingRecord,
     layer_sizes,
     one_line,
+    option_sizes,
 )
 from covpool.io._format_1 import upgrade
 from covpool.io._hub import SCHEME, download
+from covpool.io._limited_build import limited_build
 from covpool.models import Network, misfits, outside_source, rebuild, with_stride_form
 from covpool.pools import Pool
 
@@ -37,6 +39,8 @@ KEY = "covpool"  # name of our JSON in the metadata of the safetensors file
 FORMAT = 2
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # the dtypes of weights
 SAFE_SIZE = 4096  # of a layer that is built before its weights are compared with those in the file
+REPLACED_ELEMENTS = 2**28  # of the classifiers that backbones are built with and lose; VGG-19's has 2**27
+REPLACED_TENSORS = 1000
 RECORDED = ("covpool", "torch", "torchvision", "timm", "safetensors")
 
 Backbones = nn.Module | tuple[nn.Module, ...]
@@ -56,8 +60,11 @@ class Checkpoint(Description):
     ) -> Network:
         """Build the network and fill it with the weights in the file; the arguments are those of `covpool.load`."""
         state = require("safetensors.torch", "models").load_file(self.path)
-        self._check_layers({size for tensor in state.values() for size in tensor.shape})
-        network = self._build(backbone, pool).cpu()
+        self._check_layers(max((size for tensor in state.values() for size in tensor.shape), default=0))
+        elements = sum(tensor.numel() for tensor in state.values())
+        # Twice, because a network in the form of covpool 0.2.0 is built twice.
+        with limited_build(2 * elements + REPLACED_ELEMENTS, 2 * len(state) + REPLACED_TENSORS):
+            network = self._build(backbone, pool).cpu()
         found = misfits(network, state) or _other_kinds(network, state)
         if found:
             versions = ", ".join(" ".join(pair) for pair in self.versions.items())
@@ -75,13 +82,13 @@ class Checkpoint(Description):
             network.to(memory_format=torch.channels_last)
         return network.to(device).eval()
 
-    def _check_layers(self, stored: set[int]) -> None:
-        """Refuse a large layer that no tensor in the file belongs to, before memory is taken for it."""
-        for name, size in layer_sizes(self.architecture):
-            if size > SAFE_SIZE and size not in stored:
+    def _check_layers(self, largest: int) -> None:
+        """Refuse a layer that is larger than any in the file, before memory is taken for it."""
+        for name, size in [*layer_sizes(self.architecture), *option_sizes(self.architecture)]:
+            if size > max(SAFE_SIZE, largest):
                 raise CovpoolError(
-                    f"the weights in {str(self.path)!r} do not fit its architecture: `{name}` is {size}, a size that "
-                    "no tensor in the file has. The file is damaged"
+                    f"the weights in {str(self.path)!r} do not fit its architecture: `{name}` is {size}, and no tensor "
+                    f"in the file has more than {largest} rows. The file is damaged"
                 )
 
     def _build(self, backbone: Backbones | None, pool: Pool | None) -> Network:

@@ -167,6 +167,16 @@ def layer_sizes(architecture: Architecture | None) -> list[tuple[str, int]]:
     return found
 
 
+def option_sizes(architecture: Architecture | None) -> list[tuple[str, int]]:
+    """The integers among the options of an architecture, each with its name. Seeds are no sizes."""
+    found: list[tuple[str, int]] = []
+    for table in ("pool_options", "backbone_options"):
+        for key, value in (getattr(architecture, table, None) or {}).items():
+            values = value if isinstance(value, list) else [value]
+            found += [(f"{table}.{key}", size) for size in values if isinstance(size, int) and key != "seed"]
+    return found
+
+
 def one_line(error: ValidationError) -> CovpoolError:
     """The first complaint of pydantic in one line: the field, what is expected of it, and what came."""
     first: Any = error.errors(include_url=False)[0]

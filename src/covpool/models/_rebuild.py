@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from inspect import signature
 from typing import Any
 
 from covpool._errors import CovpoolError
@@ -21,6 +22,9 @@ from covpool.models._networks import create_model
 from covpool.pools import Pool, without_plugins
 
 logger = logging.getLogger(__name__)
+
+# The arguments of `attach` that say where weights come from; no stored option may have their names.
+SOURCES = set(signature(attach).parameters) - {field.name for field in fields(AttachedArchitecture)}
 
 
 def rebuild(
@@ -55,6 +59,10 @@ def rebuild(
         if stored and given is not None and not (what == "backbone" and outside_source(known)):
             raise CovpoolError(f"`{what}` must be left out: the architecture names its own")
     options = arguments.pop("pool_options")
+    if SOURCES & options.keys():
+        raise CovpoolError(
+            f"`pool_options` must be options of a pool; got {', '.join(sorted(SOURCES & options.keys()))}"
+        )
     if not named:
         arguments["backbone"] = arguments["backbone"] if backbone is None else backbone
         arguments["pool"] = arguments["pool"] if pool is None else pool
