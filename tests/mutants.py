@@ -1,11 +1,14 @@
 """Mutation testing: change one place of the source at a time, and see whether a test fails.
 
 `make mutants` tries 300 places of ops, io and the state of a training, drawn from a seed. Every mutant is tested by the
-tests of its own module, then by those of the modules that import it. Survivors are listed, to be read one by one.
+tests of its own module, then by those of the modules that import it, until the first failure. A test that hangs counts
+as failed. Results are appended to a file: an interrupted run continues, and `--survivors` tries the survivors again.
+Survivors are listed, to be read one by one.
 """
 
 import argparse
 import ast
+import importlib
 import json
 import os
 import random
@@ -14,8 +17,8 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 STATE = ("_state", "_run_folder", "_run_lock", "_same_recipe", "_trained_on")
-TIMEOUT = 300  # seconds for the tests of one mutant; an endless loop counts as found
+TIMEOUT = 120  # seconds for one test; an endless loop counts as found
+SHARED = ("torch", "timm", "sklearn.svm", "lightning_fabric", "hypothesis", "pytest")  # imported once, for every fork
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -122,9 +126,12 @@ def tests_of(file: str) -> tuple[list[str], list[str]]:
     others = [test for path in importers for test in _named_after(path) if test not in own]
     if "ops" in module.parts:
         others += ["tests/ops/test_every_operation.py"]
+    if "io" in module.parts:
+        others += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / "io").glob("test_*.py"))]
+        others += ["tests/malformed/test_malformed.py"]
     if "training" in module.parts:
         others = ["tests/engine/training/test_resume.py"]
-    return own, list(dict.fromkeys(others))
+    return own, [test for test in dict.fromkeys(others) if test not in own]
 
 
 def _named_after(path: Path) -> list[str]:
@@ -134,52 +141,81 @@ def _named_after(path: Path) -> list[str]:
     return [str(test.relative_to(ROOT)) for test in found if test.is_file()]
 
 
-def fails(tests: list[str], source: Path) -> bool:
-    """Run tests on a copy of the source, in a forked process that has torch already; too long counts as failing."""
+class FirstFailure:
+    """A pytest plugin: the name of the first test that fails or hangs goes to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.file.write_text(nodeid)
+        signal.alarm(TIMEOUT)  # ends this process, whatever it is doing
+
+    def pytest_runtest_logfinish(self) -> None:
+        signal.alarm(TIMEOUT)
+
+    def pytest_collectreport(self, report: object) -> None:
+        if getattr(report, "failed", False):
+            self.file.write_text(getattr(report, "nodeid", ""))
+
+
+def _run_tests(tests: Sequence[str], source: Path, plugin: FirstFailure) -> None:
+    os.setsid()
+    signal.alarm(TIMEOUT)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.environ["PYTHONPATH"] = str(source)
+    sys.path.insert(0, str(source))
+    import pytest
+
+    options = ["-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    os._exit(int(pytest.main([*options, *tests], plugins=[plugin])))
+
+
+def first_failure(tests: Sequence[str], source: Path) -> str | None:
+    """Run tests on a copy of the source, in a forked process that has torch already: the first that fails or hangs."""
     if not tests:
-        return False
+        return None
+    name = source / "first_failure"
+    name.write_text(" ".join(tests))
     child = os.fork()
     if child == 0:
-        os.setsid()
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.environ["PYTHONPATH"] = str(source)
-        sys.path.insert(0, str(source))
-        import pytest
-
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status) != 0
-        if time.monotonic() > deadline:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return True
-        time.sleep(0.05)
+        try:
+            _run_tests(tests, source, FirstFailure(name))
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what the tests left behind
+    return name.read_text() if status else None
 
 
-def try_mutant(mutant: Mutant, copy: Path) -> bool:
-    """Whether a test finds the mutant."""
+def try_mutant(mutant: Mutant, copy: Path) -> str | None:
+    """The test that finds the mutant."""
     changed = copy / Path(mutant.file).relative_to("src")
     text = changed.read_text()
     try:
         changed.write_text(mutant.apply(text))
-        failing = next((tests for tests in tests_of(mutant.file) if fails(tests, copy)), None)
+        failing = next((name for tests in tests_of(mutant.file) if (name := first_failure(tests, copy))), None)
     finally:
         changed.write_text(text)
-    if failing is not None:
-        _check_unchanged(tuple(failing), copy)
-    return failing is not None
+    if failing:
+        _check_unchanged(failing, copy)
+    return failing
 
 
 @cache
-def _check_unchanged(tests: tuple[str, ...], copy: Path) -> None:
-    """Stop if tests fail without a change: they would find every mutant."""
-    if fails(list(tests), copy):
-        sys.exit(f"these tests fail on the unchanged source: {' '.join(tests)}")
+def _check_unchanged(test: str, copy: Path) -> None:
+    """Stop if a test fails without a change: it would find every mutant."""
+    if first_failure([test], copy):
+        sys.exit(f"this test fails on the unchanged source: {test}")
+
+
+def tried_before(file: Path) -> dict[Mutant, bool]:
+    """The mutants of a file of results, and whether a test found them in the last attempt."""
+    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return {Mutant(**{name: record[name] for name in Mutant.__annotations__}): record["killed"] for record in records}
 
 
 def main() -> None:
@@ -189,25 +225,34 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="i/n tries every n-th mutant, to share the work")
     parser.add_argument("--only", default="", help="part of a file name")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
+    parser.add_argument("--survivors", action="store_true", help="try the survivors again")
     asked = parser.parse_args()
     os.chdir(ROOT)
-    import torch  # noqa: F401  (every fork shares it)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a mutant of the same second and size would be taken for the last one
+    sys.dont_write_bytecode = True
+    for name in SHARED:
+        importlib.import_module(name)
 
     found = [mutant for path in targets() if asked.only in str(path) for mutant in mutants_of(path)]
     chosen = random.Random(asked.seed).sample(found, min(asked.count, len(found)))
     part, parts = map(int, asked.part.split("/"))
-    killed = tried = 0
+    results = tried_before(asked.out)
     with tempfile.TemporaryDirectory() as folder, asked.out.open("a") as out:
         copy = Path(shutil.copytree(SOURCE, Path(folder, "src")))
         for mutant in chosen[part::parts]:
-            is_killed = try_mutant(mutant, copy)
-            killed, tried = killed + is_killed, tried + 1
-            out.write(json.dumps({**asdict(mutant), "killed": is_killed}) + "\n")
+            if mutant in results and (results[mutant] or not asked.survivors):
+                continue
+            failing = try_mutant(mutant, copy)
+            results[mutant] = failing is not None
+            out.write(json.dumps({**asdict(mutant), "killed": failing is not None, "by": failing}) + "\n")
             out.flush()
-            if not is_killed:
-                sys.stdout.write(f"survived: {mutant.file}:{mutant.line}: {mutant.before!r} -> {mutant.after!r}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{killed} of {tried} mutants killed ({killed / max(tried, 1):.0%}), of {len(found)} possible\n")
+    tried = [mutant for mutant in chosen if mutant in results]
+    for mutant in tried:
+        if not results[mutant]:
+            sys.stdout.write(f"survived: {mutant.file}:{mutant.line}: {mutant.before!r} -> {mutant.after!r}\n")
+    killed = sum(results[mutant] for mutant in tried)
+    share = killed / max(len(tried), 1)
+    sys.stdout.write(f"{killed} of {len(tried)} mutants killed ({share:.0%}), of {len(found)} possible\n")
 
 
 if __name__ == "__main__":
