@@ -57,7 +57,26 @@ class DenseInceptionReduction(nn.Module):
         return x
 
 
-def dense_form(module: nn.Module) -> nn.Module | None:
+DENSE_FORMS = (DensePatchMerging, DenseInceptionReduction)
+
+
+def make_dense(backbone: nn.Module) -> tuple[list[str], list[Callable[[], None]]]:
+    """Give the last module that has a dense form that form, in place.
+
+    Returns:
+        Name of the replaced module, and how to undo the change; nothing if no module has a dense form.
+    """
+    for name, module in reversed(list(backbone.named_modules())):
+        strides = [(part, part.stride) for part in module.modules() if isinstance(part, nn.Conv2d)]
+        dense = None if isinstance(module, DENSE_FORMS) else _dense_form(module)
+        if dense is not None:
+            backbone.set_submodule(name, dense)
+            undo = [partial(setattr, part, "stride", stride) for part, stride in strides]
+            return [name], [partial(backbone.set_submodule, name, module), *undo]
+    return [], []
+
+
+def _dense_form(module: nn.Module) -> nn.Module | None:
     """Return the dense form of a module that down-samples, with its own parameters under their names; else None."""
     children = dict(module.named_children())
     if set(children) == {"reduction", "norm"} and isinstance(children["reduction"], nn.Linear):
@@ -68,19 +87,19 @@ def dense_form(module: nn.Module) -> nn.Module | None:
     return None
 
 
-def dense_attention(body: nn.Module) -> tuple[str, list[Callable[[], None]]]:
+def make_attention_dense(backbone: nn.Module) -> tuple[list[str], list[Callable[[], None]]]:
     """Give the last attention of LeViT that down-samples stride 1, and fit the tables of biases after it, in place.
 
     A table has one entry per distance in positions. The table of the attention that down-samples covers all distances
     of its input. Positions after it are half as far apart, so their tables are read at half the distance, rounded down.
 
     Returns:
-        Name of the changed module, empty if there is none, and how to undo the change.
+        Name of the changed module, and how to undo the change; nothing if there is no such attention.
     """
-    found = [(name, part) for name, part in body.named_modules() if hasattr(part, "attention_bias_idxs")]
+    found = [(name, part) for name, part in backbone.named_modules() if hasattr(part, "attention_bias_idxs")]
     strided = [i for i, (_, part) in enumerate(found) if hasattr(getattr(part, "q", None), "down")]
     if not strided:
-        return "", []
+        return [], []
     (name, down), *later = found[strided[-1] :]
     side = down.resolution
     undo: list[Callable[[], None]] = []
@@ -91,10 +110,10 @@ def dense_attention(body: nn.Module) -> tuple[str, list[Callable[[], None]]]:
         table = _distances(side, 2, part.resolution[1]).to(part.attention_bias_idxs.device)
         changes += [(part, "attention_bias_idxs", table), (part, "resolution", side)]
     changes += [(part, "attention_bias_cache", {}) for _, part in found]
-    for part, key, value in changes:
+    for part, key, value in [*changes, (backbone, "dense_attention", True)]:
         undo.append(partial(setattr, part, key, getattr(part, key)))
         setattr(part, key, value)
-    return name, undo
+    return [name], undo
 
 
 def _distances(side: tuple[int, int], step: int, width: int) -> Tensor:  # -> (n, n)

@@ -8,11 +8,11 @@ from torch import nn
 
 from covpool._errors import CovpoolWarning
 from covpool.models._backbone import Backbone, positions
-from covpool.models._dense_forms import DenseInceptionReduction, DensePatchMerging, dense_attention, dense_form
+from covpool.models._dense_forms import DENSE_FORMS, make_attention_dense, make_dense
 from covpool.models._dry_run import Call, Observation, observe
 
 Undo = Callable[[], None]
-DENSE_FORMS = (DensePatchMerging, DenseInceptionReduction)
+Change = Callable[[Backbone], tuple[list[str], list[Undo]]]  # names of the changed modules, and how to undo it
 TRIMMED = 2  # after the last down-sampling, convolutions without padding may trim the map, but not to half its size
 
 
@@ -41,23 +41,16 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
     if _is_isotropic(backbone, seen, shrinking, size):
         return
     groups = _groups(seen, shrinking)
-    for group in groups:
-        for keep_pooling in (False, True):
-            undo = _unstride(backbone, group, keep_pooling)
-            if undo and _grew(backbone, size, seen.values):
-                backbone.unstrided = tuple(dict.fromkeys(call.name.removeprefix("body.") for call in group))
-                return
-            for step in undo:
-                step()
-    if not dense_form or _make_dense(backbone, size, seen.values):
+    changes: list[Change] = [partial(_unstride, group, keep) for group in groups for keep in (False, True)]
+    for change in [*changes, *([make_dense, make_attention_dense] if dense_form else [])]:
+        names, undo = change(backbone)
+        if undo and _grew(backbone, size, seen.values):
+            backbone.unstrided = tuple(name.removeprefix("body.") for name in names)
+            return
+        for step in undo:
+            step()
+    if not dense_form:
         return
-    name_of_attention, undo = dense_attention(backbone)
-    if undo and _grew(backbone, size, seen.values):
-        backbone.unstrided = (name_of_attention.removeprefix("body."),)
-        backbone.dense_attention = True
-        return
-    for step in undo:
-        step()
     reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
     instead = _instead(backbone, size, seen.values)
     warnings.warn(f"{name} keeps its last down-sampling: {reason}; {instead}", LastStrideKept, stacklevel=3)
@@ -66,25 +59,6 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
 def has_dense_form(features: nn.Module) -> bool:
     """Whether the last down-sampling of a backbone, or of one of several, has a dense form."""
     return any(isinstance(m, DENSE_FORMS) or getattr(m, "dense_attention", False) for m in features.modules())
-
-
-def _make_dense(backbone: Backbone, size: int, values: bool) -> bool:
-    """Give the last module that has a dense form that form, if the network then has a larger map."""
-    found = [(name, module) for name, module in backbone.named_modules() if type(module) not in DENSE_FORMS]
-    for name, module in reversed(found):
-        strides = {part: part.stride for part in module.modules() if isinstance(part, nn.Conv2d)}
-        dense = dense_form(module)
-        if dense is None:
-            continue
-        backbone.set_submodule(name, dense)
-        if _grew(backbone, size, values):
-            backbone.unstrided = (name.removeprefix("body."),)
-            return True
-        backbone.set_submodule(name, module)
-        for part, stride in strides.items():
-            part.stride = stride
-        return False
-    return False
 
 
 def _instead(backbone: Backbone, size: int, values: bool) -> str:
@@ -123,24 +97,25 @@ def _groups(seen: Observation, shrinking: list[Call]) -> list[list[Call]]:
     return [group for i, group in enumerate([*groups, equal]) if group not in groups[:i]]
 
 
-def _unstride(backbone: Backbone, group: list[Call], keep_pooling: bool) -> list[Undo]:
-    """Change the modules of a group and return how to undo it; change nothing if one of them cannot be changed."""
+def _unstride(group: list[Call], keep_pooling: bool, backbone: Backbone) -> tuple[list[str], list[Undo]]:
+    """Change the modules of a group; return their names and how to undo it. If one cannot change, none does."""
     undo: list[Undo] = []
-    for call in {call.name: call for call in group}.values():
-        module = backbone.get_submodule(call.name)
+    calls = {call.name: call for call in group}
+    for name, call in calls.items():
+        module = backbone.get_submodule(name)
         stride = getattr(module, "stride", None)
         has_parameters = next(module.parameters(), None) is not None
         if stride is not None and (has_parameters or keep_pooling):
             undo.append(partial(setattr, module, "stride", stride))
             setattr(module, "stride", (1, 1) if isinstance(stride, tuple) else 1)  # noqa: B010
         elif not has_parameters and call.before[1] == call.after[1]:
-            backbone.set_submodule(call.name, nn.Identity())
-            undo.append(partial(backbone.set_submodule, call.name, module))
+            backbone.set_submodule(name, nn.Identity())
+            undo.append(partial(backbone.set_submodule, name, module))
         else:
             for step in undo:
                 step()
-            return []
-    return undo
+            return [], []
+    return list(calls), undo
 
 
 def _grew(backbone: Backbone, size: int, values: bool) -> bool:
