@@ -1,10 +1,11 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
-from covpool.bench._record import Record, environment, write_records
+from covpool.bench._record import Record, append_lines, environment
 
 RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
 
@@ -12,8 +13,9 @@ RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 
 def test_records_are_json_lines_with_their_environment(tmp_path: Path) -> None:
     path = tmp_path / "new" / "records.jsonl"
     where = environment(torch.device("cpu"), seed=7)
-    write_records(path, [RECORD, RECORD], where)
-    write_records(path, [RECORD], where)
+    one = {**asdict(RECORD), **where}
+    append_lines(path, one, one)
+    append_lines(path, one)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(lines) == 3, "records are appended"
     (line, *others) = lines
@@ -39,5 +41,5 @@ def test_a_tree_without_history_can_state_its_commit(monkeypatch: pytest.MonkeyP
 
 def test_nan_is_written_as_a_string(tmp_path: Path) -> None:
     failed = Record("mpn", "autograd", (2, 4, 4), "forward", 1.0, 1.0, 1.0, gradient_error=float("nan"))
-    write_records(tmp_path / "records.jsonl", [failed], {})
+    append_lines(tmp_path / "records.jsonl", asdict(failed))
     assert json.loads((tmp_path / "records.jsonl").read_text())["gradient_error"] == "nan"

@@ -12,8 +12,8 @@ from covpool.bench._plots import plot_curves as plot_curves
 from covpool.bench._plots import plot_throughput as plot_throughput
 from covpool.bench._plots import read_records as read_records
 from covpool.bench._record import Record as Record
+from covpool.bench._record import append_lines as append_lines
 from covpool.bench._record import environment as environment
-from covpool.bench._record import write_records as write_records
 from covpool.bench._steps import HEADS as HEADS
 from covpool.bench._steps import measure_model as measure_model
 from covpool.bench._suites import SUITES as SUITES

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,12 +74,12 @@ def environment(device: torch.device, seed: int) -> dict[str, Any]:
     }
 
 
-def write_records(path: Path, records: list[Record], environment: dict[str, Any]) -> None:
-    """Append records to a file of JSON lines."""
+def append_lines(path: Path, *lines: dict[str, Any]) -> None:
+    """Append JSON lines to a file, which is created if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        for record in records:
-            file.write(json.dumps(_plain({**asdict(record), **environment}), allow_nan=False) + "\n")
+        for line in lines:
+            file.write(json.dumps(_plain(line), allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -93,7 +93,7 @@ def _run(
 
     import torch
 
-    from covpool.bench import environment
+    from covpool.bench import append_lines, environment
     from covpool.studies.claims import CLAIMS, Runner, Views, plan, read_claims, run_arms
 
     if records is None or not data:
@@ -120,8 +120,7 @@ def _run(
                 for result in run_arms(runner, arms, seconds - (time.monotonic() - begin), failed):
                     done += 1
                     on_progress(f"{subject.name}, {result.arm}", done, len(arms))
-                    with path.open("a") as file:
-                        file.write(json_format.dumps({**where, **result.as_json()}) + "\n")
+                    append_lines(path, {**where, **result.as_json()})
                     say(console, f"{result.arm}: {100 * result.top1:.1f} %, {result.seconds:.1f} s")
         say(console, f"{subject.name}: {done} of {len(arms)} missing experiments done; records: {path}")
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,14 +114,14 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     """Check what would fail after minutes of measuring, and set the precision."""
     import torch
 
-    from covpool.bench import check_plot_path, read_records, write_records
+    from covpool.bench import append_lines, check_plot_path, read_records
 
     for suite in suites:
         check_choice("suite", suite, SUITES)
     if plot is not None:
         check_plot_path(plot)
     if json is not None:
-        write_records(json, [], {})
+        append_lines(json)
         read_records(json)
     if matmul_precision:
         check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
@@ -137,7 +138,7 @@ def _plot(json: Path, plot: Path, *, throughput: bool) -> None:
 def _show(records: "Iterable[Record]", json: Path | None, where: dict[str, object], console: Console) -> None:
     """Print a table per suite and shape, as soon as it is complete, and keep every record at once."""
     say(console, f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
-    from covpool.bench import write_records
+    from covpool.bench import append_lines
 
     kept = 0
 
@@ -147,7 +148,7 @@ def _show(records: "Iterable[Record]", json: Path | None, where: dict[str, objec
             kept += 1
             on_progress(f"{record.suite} {record.name} {record.shape or ''}", kept, 0)
             if json is not None:
-                write_records(json, [record], where)
+                append_lines(json, {**asdict(record), **where})
             yield record
 
     with counting_bar(console, "measuring") as on_progress:

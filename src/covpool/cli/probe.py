@@ -1,9 +1,8 @@
 """`covpool probe`: compare pools on the same frozen features."""
 
-import json as json_format
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -43,7 +42,7 @@ def command(
     import torch
 
     require("torchvision", "models")
-    from covpool.bench import check_plot_path, environment
+    from covpool.bench import append_lines, check_plot_path, environment
     from covpool.studies.probe import plot_probe, probe, read_probe, read_results, recommended, summarize
 
     chosen = read_probe([*(settings or []), *data_overrides(data)])
@@ -58,7 +57,7 @@ def command(
         for run in probe(chosen, device=place, known=known, measure=_costs, on_progress=on_progress):
             runs.append(run)
             if json is not None and run not in known:
-                _append(json, {**where, **run.as_json()})
+                append_lines(json, {**where, **run.as_json()})
     rows = summarize(runs)
     title = f"{chosen.backbone} on {Path(chosen.data.root).name}, {where['device']}"
     say(console, title)
@@ -84,11 +83,6 @@ def _costs(call: Callable[[], None], device: "torch.device") -> dict[str, float 
         "busy_ms_per_batch": busy_time(call, device),
         "peak_mib": peak_memory(call, device),
     }
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with make_folder(path).open("a") as file:
-        file.write(json_format.dumps(line) + "\n")
 
 
 HEADINGS = (
