@@ -1,7 +1,9 @@
 """Rules that the source itself must follow: layers, one name everywhere, a test file for every module."""
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,11 @@ def test_every_module_has_its_mirror_in_tests(path: Path) -> None:
 def test_one_name_everywhere(name: str) -> None:
     places = (f"src/covpool/pools/{name}.py", f"tests/pools/test_{name}.py", f"docs/methods/{name}.md")
     assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    found = Counter(name for path in FILES for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE))
+    assert [name for name, count in found.items() if count > 1] == ["Pool"]  # a module, and its table in a recipe
 
 
 def test_importing_covpool_brings_torch_alone() -> None:

@@ -81,7 +81,7 @@ def measure_network(recipe: Recipe, device: torch.device, seconds: float, *, bat
 
 
 def processes_for(device: torch.device) -> int:
-    """Number of processes that a rate of training is measured in: 2 where there are two GPUs, as in the paper."""
+    """Number of processes to measure the speed of training in: 2 as in the paper if there are two GPUs, else 1."""
     return 2 if device.type == "cuda" and torch.cuda.device_count() >= 2 else 1
 
 

@@ -13,7 +13,7 @@ from covpool.cli._options import Device, chosen_device, read_data
 from covpool.cli._output import counting_bar, make_folder, say, table
 
 if TYPE_CHECKING:
-    from covpool.studies.claims import Arm, Claim, Row, Subject
+    from covpool.studies.claims import Arm, Claim, ClaimRow, Subject
 
 WORKERS = 8  # processes that read images, at most
 
@@ -135,7 +135,7 @@ def _subject(asked: str, weights: str) -> "Subject":
     return Subject(name, read_data(folder, workers=min(WORKERS, usable_cores())), weights=weights)
 
 
-def _scoreboard(rows: "list[Row]", names: list[str], console: Console) -> None:
+def _scoreboard(rows: "list[ClaimRow]", names: list[str], console: Console) -> None:
     headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
     cells = [
         (
@@ -150,7 +150,7 @@ def _scoreboard(rows: "list[Row]", names: list[str], console: Console) -> None:
     console.print(made)
 
 
-def _show(row: "Row", console: Console) -> None:
+def _show(row: "ClaimRow", console: Console) -> None:
     say(console, f"{row.claim.number}. {row.claim.text}")
     if row.claim.paper:
         say(console, f"The paper: {row.claim.paper}.")

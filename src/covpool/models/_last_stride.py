@@ -12,7 +12,7 @@ from covpool.models._dense_forms import DENSE_FORMS, make_attention_dense, make_
 from covpool.models._dry_run import Call, Observation, observe
 
 Undo = Callable[[], None]
-Change = Callable[[Backbone], tuple[list[str], list[Undo]]]  # names of the changed modules, and how to undo it
+StrideChange = Callable[[Backbone], tuple[list[str], list[Undo]]]  # names of the changed modules, and how to undo it
 TRIMMED = 2  # after the last down-sampling, convolutions without padding may trim the map, but not to half its size
 
 
@@ -41,7 +41,7 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
     if _is_isotropic(backbone, seen, shrinking, size):
         return
     groups = _groups(seen, shrinking)
-    changes: list[Change] = [partial(_unstride, group, keep) for group in groups for keep in (False, True)]
+    changes: list[StrideChange] = [partial(_unstride, group, keep) for group in groups for keep in (False, True)]
     for change in [*changes, *([make_dense, make_attention_dense] if dense_form else [])]:
         names, undo = change(backbone)
         if undo and _grew(backbone, size, seen.values):

@@ -73,7 +73,7 @@ def sharpness(scores: Tensor) -> float:  # (m, k)
 def effective_counts(w: Tensor | None) -> Tensor | None:  # (b, n) -> (b, n)
     """Scale weights that sum to one so that they sum to the effective number of positions, 1 / sum w^2.
 
-    Each kept position then counts one, as it does without a mask, and the scale of the weights does not matter.
+    Each kept position then counts as one, as without a mask, and the scale of the weights does not matter.
     """
     if w is None:
         return None

@@ -5,7 +5,7 @@ from torchvision.transforms import v2
 
 from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline import _boxes as boxes
-from covpool.data.pipeline._color import Color
+from covpool.data.pipeline._color import ColorOperations
 from covpool.data.pipeline._transforms import PCA_VALUES, PCA_VECTORS
 
 CPU = torch.device("cpu")
@@ -23,13 +23,13 @@ def draws() -> boxes.Draws:
 def test_normalization_matches_torchvision() -> None:
     augment = ResolvedAugment()
     expected = v2.functional.normalize(batch(), list(augment.mean), list(augment.std))
-    torch.testing.assert_close(Color(augment, CPU).normalize(batch()), expected)
-    torch.testing.assert_close(Color(augment, CPU).augment(batch(), draws()), expected)
+    torch.testing.assert_close(ColorOperations(augment, CPU).normalize(batch()), expected)
+    torch.testing.assert_close(ColorOperations(augment, CPU).augment(batch(), draws()), expected)
 
 
 def test_jitter_matches_brightness_contrast_saturation_of_torchvision() -> None:
     augment = ResolvedAugment(color_jitter=0.4, mean=(0, 0, 0), std=(1, 1, 1))
-    x = Color(augment, CPU).augment(batch(), draws())
+    x = ColorOperations(augment, CPU).augment(batch(), draws())
     for one, image, uniform in zip(x, batch(), draws().color, strict=True):
         brightness, contrast, saturation = (0.6 + 0.8 * uniform).tolist()
         expected = v2.functional.adjust_brightness(image, brightness)
@@ -40,7 +40,7 @@ def test_jitter_matches_brightness_contrast_saturation_of_torchvision() -> None:
 
 def test_noise_shifts_colors_along_the_principal_axes() -> None:
     augment = ResolvedAugment(pca_noise=0.1, mean=(0, 0, 0), std=(1, 1, 1))
-    shifts = Color(augment, CPU).augment(batch(), draws()) - batch()
+    shifts = ColorOperations(augment, CPU).augment(batch(), draws()) - batch()
     for shift, normal in zip(shifts, draws().noise, strict=True):
         expected = sum(0.1 * normal[i] * PCA_VALUES[i] * PCA_VECTORS[:, i] for i in range(3))
         torch.testing.assert_close(shift, expected[:, None, None].expand_as(shift), rtol=1e-4, atol=1e-6)

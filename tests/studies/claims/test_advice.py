@@ -9,10 +9,10 @@ import torch
 import trees
 from covpool._errors import CovpoolError
 from covpool.data import Data
-from covpool.studies.claims import Arm, ArmResult, Folder, advise, describe_images, read_claims, records_folder
+from covpool.studies.claims import Arm, ArmResult, FolderFacts, advise, describe_images, read_claims, records_folder
 from covpool.studies.claims._verdict import pack
 
-BIRDS, TEXTURES = Folder(200, 5994, 29, 30, 30, 256), Folder(10, 800, 80, 80, 80, 224)
+BIRDS, TEXTURES = FolderFacts(200, 5994, 29, 30, 30, 256), FolderFacts(10, 800, 80, 80, 80, 224)
 
 
 def make_results(avg: float, isqrt: float) -> dict[str, dict[str, ArmResult]]:
@@ -58,4 +58,4 @@ def test_our_records_recommend_what_the_runs_say() -> None:
 
 def test_a_folder_is_described(tmp_path: Path) -> None:
     root = trees.make_folder(tmp_path, classes=3, per_class=4)
-    assert describe_images(Data(root=str(root))) == Folder(3, 12, 4, 4, 4, 32)
+    assert describe_images(Data(root=str(root))) == FolderFacts(3, 12, 4, 4, 4, 32)

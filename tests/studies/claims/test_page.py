@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from covpool._errors import CovpoolError
-from covpool.studies.claims import CLAIMS, Row, make_page, plot_claims, read_claims, scoreboard, update_page
+from covpool.studies.claims import CLAIMS, ClaimRow, make_page, plot_claims, read_claims, scoreboard, update_page
 from covpool.studies.claims._records import PATTERN, records_folder
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[ClaimRow]:
     return scoreboard(read_claims(ROOT / "results"))
 
 
-def test_the_page_and_its_claims_are_made_from_the_records(rows: list[Row]) -> None:
+def test_the_page_and_its_claims_are_made_from_the_records(rows: list[ClaimRow]) -> None:
     results = read_claims(ROOT / "results")
     text = (ROOT / "docs" / "evidence.md").read_text()
     assert update_page(text, make_page(rows, results)) == text, (
@@ -46,7 +46,7 @@ def test_the_gain_on_birds_is_as_large_as_the_page_says() -> None:
         (18, "not confirmed at this scale", "better than iSQRT-COV (not confirmed at this scale)"),
     ],
 )
-def test_the_readme_has_the_verdicts_of_the_records(rows: list[Row], number: int, verdict: str, told: str) -> None:
+def test_the_readme_has_the_verdicts_of_the_records(rows: list[ClaimRow], number: int, verdict: str, told: str) -> None:
     (row,) = (row for row in rows if row.claim.number == number)
     assert row.verdict("cub200") == verdict
     assert told in " ".join((ROOT / "README.md").read_text().split())

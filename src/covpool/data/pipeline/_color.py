@@ -10,7 +10,7 @@ from covpool.data.pipeline._transforms import PCA_VALUES, PCA_VECTORS
 GRAY = (0.2989, 0.587, 0.114)  # weights of red, green and blue, as in torchvision
 
 
-class Color:
+class ColorOperations:
     """The color operations of a recipe on batches (b, 3, h, w) in [0, 1]; their constants are kept on the device."""
 
     def __init__(self, augment: ResolvedAugment, device: torch.device) -> None:

@@ -13,7 +13,7 @@ from covpool.data._images import UNKNOWN
 from covpool.data._settings import ResolvedAugment
 from covpool.data.pipeline._batch import Batch
 from covpool.data.pipeline._boxes import Boxes, Draws, draw, eval_boxes, train_boxes
-from covpool.data.pipeline._color import Color
+from covpool.data.pipeline._color import ColorOperations
 from covpool.data.pipeline._cut import cut, rounded
 from covpool.data.pipeline._device_images import DeviceImages
 from covpool.data.pipeline._samples import PADDING
@@ -74,7 +74,7 @@ class DeviceSource:
         self._images, self._augment, self._seed, self._crops = images, augment, seed, crops
         if crops == 10:
             check_ten_crops(augment.size, *images.sizes[images.replacement].amin(0).tolist())
-        self._color = Color(augment, images.device)
+        self._color = ColorOperations(augment, images.device)
 
     def batches(self, rows: Iterable[Tensor], epoch: int, start: int = 0) -> Iterator[Batch]:
         """One batch per row of image indices, from row `start` on.

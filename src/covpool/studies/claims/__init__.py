@@ -1,6 +1,6 @@
 """The claims of the paper on frozen features: experiments, verdicts, advice."""
 
-from covpool.studies.claims._advice import Folder as Folder
+from covpool.studies.claims._advice import FolderFacts as FolderFacts
 from covpool.studies.claims._advice import advise as advise
 from covpool.studies.claims._advice import describe_images as describe_images
 from covpool.studies.claims._arm import Arm as Arm
@@ -10,7 +10,7 @@ from covpool.studies.claims._page import make_page as make_page
 from covpool.studies.claims._page import update_page as update_page
 from covpool.studies.claims._plots import plot_claims as plot_claims
 from covpool.studies.claims._records import ArmResult as ArmResult
-from covpool.studies.claims._records import Row as Row
+from covpool.studies.claims._records import ClaimRow as ClaimRow
 from covpool.studies.claims._records import read_claims as read_claims
 from covpool.studies.claims._records import records_folder as records_folder
 from covpool.studies.claims._records import scoreboard as scoreboard

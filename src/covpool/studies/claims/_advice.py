@@ -23,7 +23,7 @@ IMAGES = {"cub200": 30, "dtd-10": 80}  # training images per class
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderFacts:
     """What the advice depends on: number of classes, training images per class, and sizes in pixels."""
 
     classes: int
@@ -81,17 +81,17 @@ class Advice:
     command: str
 
 
-def describe_images(data: Data) -> Folder:
+def describe_images(data: Data) -> FolderFacts:
     """Count the classes and training images of a data set, and read the sizes of some images."""
     images = open_data(data).train
     counts = [images.targets.count(target) for target in set(images.targets)]
     sides = _shorter_sides(images)
     if not sides:
         raise CovpoolError(f"none of the first {SAMPLE} images can be read: check the folder")
-    return Folder(len(counts), len(images), min(counts), round(median(counts)), max(counts), round(median(sides)))
+    return FolderFacts(len(counts), len(images), min(counts), round(median(counts)), max(counts), round(median(sides)))
 
 
-def advise(folder: Folder, results: Results, root: str) -> Advice:
+def advise(folder: FolderFacts, results: Results, root: str) -> Advice:
     """Recommend a pool and an image size for a folder.
 
     The gain comes from the data set on record with the most similar number of classes, at the most similar number of
@@ -122,7 +122,7 @@ def advise(folder: Folder, results: Results, root: str) -> Advice:
     return Advice(pool, size, reason, expected, f"covpool fit {root}{chosen}")
 
 
-def _expected(name: str, folder: Folder, arms: dict[str, ArmResult]) -> Expected | None:
+def _expected(name: str, folder: FolderFacts, arms: dict[str, ArmResult]) -> Expected | None:
     """The gain with the number of images per class on record that is nearest to the folder's."""
     size = _best_size(arms)
     counts = {IMAGES[name]: 0, **{count: count for count in PER_CLASS}}

@@ -8,7 +8,7 @@ from covpool._errors import CovpoolError
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
 from covpool.studies.claims._plots import plot_names
-from covpool.studies.claims._records import ArmResult, Results, Row
+from covpool.studies.claims._records import ArmResult, ClaimRow, Results
 from covpool.studies.claims._verdict import Finding, paired_interval
 
 BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"
@@ -29,7 +29,7 @@ def update_page(text: str, made: str) -> str:
     return f"{before}{BEGIN}\n\n{made.strip()}\n\n{END}{after}"
 
 
-def make_page(rows: Sequence[Row], results: Results) -> str:
+def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
     """Write the scoreboard, the tables of the sweeps, and a section for every claim, in Markdown."""
     names = list(results)
     board = [
@@ -50,12 +50,12 @@ def _unconverged(results: Results) -> str:
     return f"Classifiers that stopped before their tolerance: {', '.join(found) or 'none'}. All others converged."
 
 
-def _held(row: Row, name: str) -> str:
+def _held(row: ClaimRow, name: str) -> str:
     counted = row.counts(name)
     return NOTHING if counted.endswith("of 0") else counted
 
 
-def _section(row: Row, names: Sequence[str]) -> str:
+def _section(row: ClaimRow, names: Sequence[str]) -> str:
     claim = row.claim
     lines = [f"### {claim.number}. {claim.title[0].upper()}{claim.title[1:]}", f"{claim.text}"]
     lines += [f"The paper: {claim.paper}."] if claim.paper else []

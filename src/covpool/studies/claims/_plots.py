@@ -24,7 +24,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepPlot:
     """A plot of accuracy against one setting. `levels` are arms that are drawn as horizontal lines."""
 
     name: str
@@ -44,25 +44,25 @@ def _per_class(pool: str, label: str, classifier: Any) -> Curve:
 
 
 SWEEPS = (
-    Sweep(
+    SweepPlot(
         "alpha",
         "power alpha of MPN-COV",
         (_curve("MPN-COV", {**{alpha: f"mpn:alpha={alpha}" for alpha in ALPHAS}, 0.5: "mpn", 1.0: "cov"}),),
         (("average pooling", Arm(pool="avg")),),
     ),
-    Sweep(
+    SweepPlot(
         "iterations",
         "iterations N of iSQRT-COV",
         (_curve("iSQRT-COV", {**{n: f"isqrt:iterations={n}" for n in ITERATIONS}, 5: "isqrt"}),),
         (("MPN-COV (exact root)", Arm(pool="mpn")), ("plain covariance", Arm(pool="cov"))),
     ),
-    Sweep(
+    SweepPlot(
         "size",
         "image size, pixels",
         tuple(Curve(name, tuple((float(size), Arm(pool=pool, size=size)) for size in sorted((*SIZES, 224))))
               for pool, name in (("isqrt", "iSQRT-COV"), ("avg", "average pooling"))),
     ),
-    Sweep(
+    SweepPlot(
         "per_class",
         "training images per class (the last point: all)",
         (_per_class("isqrt", "iSQRT-COV, logistic regression", "logistic"),
@@ -127,7 +127,7 @@ def _known(curve: Curve, arms: dict[str, ArmResult]) -> list[tuple[float, list[A
     return points if len(points) > 1 else []
 
 
-def _draw(axes: Any, sweep: Sweep, arms: dict[str, ArmResult]) -> None:
+def _draw(axes: Any, sweep: SweepPlot, arms: dict[str, ArmResult]) -> None:
     for curve, color in zip(sweep.curves, COLORS, strict=False):
         points = _known(curve, arms)
         tops = [100 * sum(one.top1 for one in own) / len(own) for _, own in points]

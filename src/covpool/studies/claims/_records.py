@@ -102,7 +102,7 @@ def pack_confidence(values: Iterable[float]) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """A claim with its findings by the name of the data set."""
 
     claim: Claim
@@ -115,7 +115,7 @@ class Row:
     def counts(self, data: str) -> str:
         """How many comparisons hold, of how many that have records.
 
-        >>> Row(CLAIMS[0], {}).counts("cub200")
+        >>> ClaimRow(CLAIMS[0], {}).counts("cub200")
         '0 of 0'
         """
         tested = [finding for finding in self.findings.get(data, []) if finding.verdict != "not tested"]
@@ -136,13 +136,13 @@ class Row:
         }
 
 
-def scoreboard(results: Results, claims: Sequence[Claim] = CLAIMS) -> list[Row]:
+def scoreboard(results: Results, claims: Sequence[Claim] = CLAIMS) -> list[ClaimRow]:
     """Examine every claim on every data set with records, in the order of the claims' numbers."""
     answers = {
         data: {name: result.answers for name, result in arms.items() if result.images} for data, arms in results.items()
     }
     return [
-        Row(claim, {data: [examine(one, found) for one in claim.comparisons] for data, found in answers.items()})
+        ClaimRow(claim, {data: [examine(one, found) for one in claim.comparisons] for data, found in answers.items()})
         for claim in sorted(claims, key=lambda claim: claim.number)
     ]
 

@@ -39,7 +39,7 @@ class Runner:
 
     def __init__(self, views: Views, calibrated: frozenset[str] = frozenset()) -> None:
         self.views, self.calibrated = views, calibrated
-        self._fits: dict[str, _Fit] = {}
+        self._fits: dict[str, _FittedPool] = {}
 
     def run(self, arm: Arm) -> ArmResult:
         """Fit an arm, unless its fit is known, and evaluate it on the test images."""
@@ -85,31 +85,31 @@ class Runner:
         start_from_data(pool, train)
         return pool
 
-    def _fit(self, arm: Arm, train: Maps) -> "_Fit":
+    def _fit(self, arm: Arm, train: Maps) -> "_FittedPool":
         if arm.name not in self._fits:
             pool = self._pool(arm, train)
             self._fits[arm.name] = _fit(arm, pool, pooled_vectors(pool, train), train.targets, self.views.classes)
         return self._fits[arm.name]
 
 
-class _Fit:
+class _FittedPool:
     """A pool with its classifier, and what the record says about the fit."""
 
     def __init__(self, pool: Pool, score: Callable[[Tensor], Tensor], told: dict[str, Any] | None = None) -> None:
         self.pool, self.score, self.told = pool, score, told or {}
 
 
-def _fit(arm: Arm, pool: Pool, z: Tensor, targets: Tensor, classes: int) -> _Fit:
+def _fit(arm: Arm, pool: Pool, z: Tensor, targets: Tensor, classes: int) -> _FittedPool:
     copies = len(z) // len(targets)
     if arm.classifier == "prototypes":
-        return _Fit(pool, _prototypes(z, targets.repeat(copies), classes))
+        return _FittedPool(pool, _prototypes(z, targets.repeat(copies), classes))
     if arm.classifier == "svm":
         svm = fit_svm(normalize(z).cpu(), targets.repeat(copies).cpu(), classes=classes)
         found = LinearClassifier(svm.weights.to(z), svm.bias.to(z))
-        return _Fit(pool, lambda vectors: found.scores(normalize(vectors)))
+        return _FittedPool(pool, lambda vectors: found.scores(normalize(vectors)))
     if arm.per_class == 1:
         single = fit_logistic(z, targets.repeat(copies), penalty=ONE_IMAGE_PENALTY, classes=classes)
-        return _Fit(pool, single.scores, {"penalty": ONE_IMAGE_PENALTY})
+        return _FittedPool(pool, single.scores, {"penalty": ONE_IMAGE_PENALTY})
     chosen = fit_cross_validated(z, targets, classes=classes, copies=copies)
     told = {
         "penalty": chosen.penalty,
@@ -117,7 +117,7 @@ def _fit(arm: Arm, pool: Pool, z: Tensor, targets: Tensor, classes: int) -> _Fit
         "held_out": chosen.accuracy,
         "converged": chosen.converged,
     }
-    return _Fit(pool, chosen.classifier.scores, told)
+    return _FittedPool(pool, chosen.classifier.scores, told)
 
 
 def _prototypes(z: Tensor, targets: Tensor, classes: int) -> Callable[[Tensor], Tensor]:
