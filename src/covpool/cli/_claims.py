@@ -155,13 +155,7 @@ def _show(row: "ClaimRow", console: Console) -> None:
     if row.claim.paper:
         say(console, f"The paper: {row.claim.paper}.")
     for name, findings in row.findings.items():
-        cells = []
-        for finding in findings:
-            difference, interval = finding.difference, finding.interval
-            told = "-"
-            if difference is not None and interval is not None:
-                told = f"{100 * difference:+.1f} ({100 * interval[0]:+.1f} to {100 * interval[1]:+.1f})"
-            cells.append((finding.comparison.text, told, finding.verdict))
+        cells = [(one.comparison.text, one.points, one.verdict) for one in findings]
         console.print(table(("prediction", "points, 95 %", "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
     if row.claim.remark:
         say(console, row.claim.remark)

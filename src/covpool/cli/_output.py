@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -13,7 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column, Table
 from rich.text import Text
 
-from covpool._errors import CovpoolError, printable
+from covpool._errors import CovpoolError, printable, require
+
+if TYPE_CHECKING:
+    from covpool.data.sets import Splits
 
 UNKNOWN = "-"  # what a table shows for a missing value
 
@@ -100,6 +104,22 @@ def make_folder(path: Path) -> Path:
     """Create the folder that a file is about to be written to. Returns the path of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def write_run_report(run: Path, console: Console, splits: "Splits | None" = None) -> None:
+    """Write the report of a run and say where it is.
+
+    Args:
+        run: Folder of the run.
+        console: Where to print.
+        splits: The data, if it is not where the recipe of the run says.
+    """
+    require("jinja2", "train")
+    from covpool.report import write_report
+
+    with console.status("evaluating the test images for the report"):
+        path = write_report(run, splits=splits)
+    say(console, f"report: {path}")
 
 
 class TimeLeft(ProgressColumn):

@@ -56,7 +56,8 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
                 )
                 finished.append(demo.evaluate(task, choices))
             console.print(_table(finished[-1]))
-            _conclude(console, finished[-1])
+            for result in finished[-1].results[1:]:
+                say(console, f"{result.name}: {demo.verdict(result)} ({result.setting})")
             demo.write_results(out, finished)
     except KeyboardInterrupt:
         say(console, f"stopped after {len(finished)} of {len(parts)} parts")
@@ -65,13 +66,6 @@ def command(folder: Path | None = None, *, out: Path = Path("demo_out")) -> None
         if finished:
             say(console, f"plot: {out / demo.PLOT}\npage: {out / demo.PAGE}")
     say(console, f"{GUIDANCE}\n{time.perf_counter() - start:.0f} s in total")
-
-
-def _conclude(console: Console, comparison: "TaskComparison") -> None:
-    from covpool import demo
-
-    for result in comparison.results[1:]:
-        say(console, f"{result.name}: {demo.verdict(result)} ({result.setting})")
 
 
 def _table(comparison: "TaskComparison") -> Table:

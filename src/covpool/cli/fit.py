@@ -7,7 +7,7 @@ from rich.table import Table
 
 from covpool._errors import require
 from covpool.cli._options import Device, chosen_device, split_data
-from covpool.cli._output import counting_bar, percent_interval, say, table
+from covpool.cli._output import counting_bar, percent_interval, say, table, write_run_report
 
 if TYPE_CHECKING:
     from covpool.studies.fit import FitResult
@@ -49,7 +49,7 @@ def command(
     _show(result, console)
     say(console, f"checkpoint: {result.checkpoint}")
     if report:
-        _report(result, console)
+        write_run_report(result.checkpoint.parent, console)
     say(console, f"next: covpool predict {result.checkpoint} IMAGE")
 
 
@@ -88,12 +88,3 @@ def _candidates(result: "FitResult") -> Table:
     headings = ("pool", "level", "size", "vector", "accuracy, %", "seconds", "")
     caption = "accuracy on held-out training images ± one standard error"
     return table(headings, rows, left=2, title="candidates", caption=caption)
-
-
-def _report(result: "FitResult", console: Console) -> None:
-    require("jinja2", "train")
-    from covpool.report import write_report
-
-    with console.status("writing the report"):
-        path = write_report(result.checkpoint.parent)
-    say(console, f"report: {path}")

@@ -11,7 +11,7 @@ from rich.console import Console
 from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
-from covpool.cli._output import say
+from covpool.cli._output import say, write_run_report
 from covpool.cli._training_bar import TrainingBar
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ def command(
     leave_processes()
     say(console, _summary(result))
     if report and is_first:
-        _report(folder, chosen, console)
+        from covpool.data.sets import open_data
+
+        # The recipe in the folder may name the old place of data that were moved before this resume.
+        write_run_report(folder, console, open_data(chosen.data))
 
 
 def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: Path | None) -> "Recipe":
@@ -94,18 +97,6 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
     if not (run / RECIPE_FILE).is_file():
         raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
     return read_recipe(run / RECIPE_FILE, settings)
-
-
-def _report(run: Path, recipe: "Recipe", console: Console) -> None:
-    from covpool.data.sets import open_data
-
-    require("jinja2", "train")
-    from covpool.report import write_report
-
-    with console.status("evaluating the test images for the report"):
-        # The recipe in the folder may name the old place of data that were moved before this resume.
-        path = write_report(run, splits=open_data(recipe.data))
-    say(console, f"report: {path}")
 
 
 def _summary(result: "Result") -> str:

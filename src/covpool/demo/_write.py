@@ -32,15 +32,18 @@ def write_results(out: Path, comparisons: Sequence[TaskComparison]) -> None:
     _plot_png(comparisons, out / PLOT)
     values = {
         "comparisons": comparisons,
-        "plots": [_plot_for_page(comparison, f"accuracies{i}") for i, comparison in enumerate(comparisons)],
+        "plots": [
+            draw(f"accuracies{i}", partial(_plot_accuracies, comparison=one), about="Accuracy of every method")
+            for i, one in enumerate(comparisons)
+        ],
         "examples": [[_data_url(path) for path in comparison.task.examples] for comparison in comparisons],
         "claimed": CLAIMED,
         "claimed_name": NAMES[CLAIMED],
         "verdict": verdict,
         "packages": PACKAGES,
     }
-    with replacing(out / PAGE) as partial:
-        partial.write_text(render_page(TEMPLATE, values), encoding="utf-8")
+    with replacing(out / PAGE) as file:
+        file.write_text(render_page(TEMPLATE, values), encoding="utf-8")
 
 
 def _data_url(path: Path) -> str:
@@ -60,12 +63,7 @@ def _plot_png(comparisons: Sequence[TaskComparison], path: Path) -> None:
         figure.savefig(path, dpi=110)
 
 
-def _plot_for_page(comparison: TaskComparison, name: str) -> str:
-    """Draw one comparison as SVG."""
-    return draw(name, partial(_plot_accuracies, comparison=comparison, colors=COLORS), about="Accuracy of every method")
-
-
-def _plot_accuracies(axes: Any, comparison: TaskComparison, colors: Sequence[str]) -> None:
+def _plot_accuracies(axes: Any, comparison: TaskComparison, colors: Sequence[str] = COLORS) -> None:
     """Plot every accuracy with its interval: first order, second order and controls in a color each."""
     first, second, control = colors[:3]
     for place, result in enumerate(comparison.results):

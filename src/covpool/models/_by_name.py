@@ -85,11 +85,8 @@ def _own(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
         raise CovpoolError(f"covpool/{name} has no weights to download: train it, or give a file with `weights`")
     if options:
         raise WrongTypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
-    return _first_resnet(name) if name in FIRST_RESNETS else early_features(name)
-
-
-def _first_resnet(name: str) -> nn.Module:
-    """A ResNet as first published, with the strides of its bottlenecks in their first 1x1 convolutions."""
+    if name in TABLES:
+        return early_features(name)
     model = _torchvision(name.removesuffix("_v1"), False, {})
     move_strides_first(model)
     return model

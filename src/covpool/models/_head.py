@@ -47,9 +47,10 @@ def make_head(
     else:
         if "num_classes" in pool_info(pool).options:
             pool_options["num_classes"] = num_classes
-        width = _auto_width(pool, channels) if reduce_to == "auto" else reduce_to
+        if reduce_to == "auto":
+            reduce_to = AUTO_WIDTH if pool_info(pool).order != "1" and max(channels) > AUTO_WIDTH else None
         inputs = tuple(channels) if len(channels) > 1 else channels[0]
-        made = create_pool(pool, inputs, reduce_to=width, **pool_options)
+        made = create_pool(pool, inputs, reduce_to=reduce_to, **pool_options)
     if made.output == "features":
         return made, make_classifier(made.out_features, num_classes, layers=layers, norm=norm)
     if made.out_features != num_classes:
@@ -106,7 +107,3 @@ def _check_pool(pool: Pool, channels: Sequence[int], options: list[str]) -> Pool
             f"{type(pool).__name__} for {', '.join(map(str, expected))}"
         )
     return pool
-
-
-def _auto_width(pool: str, channels: Sequence[int]) -> int | None:
-    return AUTO_WIDTH if pool_info(pool).order != "1" and max(channels) > AUTO_WIDTH else None

@@ -61,7 +61,9 @@ def input_settings(backbone: str, weights: str | Path | None = None) -> InputSet
         return InputSettings()
     if library == "torchvision":
         return _torchvision(short, weights)
-    return _timm(name)
+    timm = require("timm", "models")
+    config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+    return InputSettings() if config is None else _from_timm(config.to_dict())
 
 
 def settings_of(model: nn.Module, source: object, weights: str | Path | None) -> InputSettings:
@@ -76,12 +78,6 @@ def settings_of(model: nn.Module, source: object, weights: str | Path | None) ->
     if isinstance(config, Mapping) and "input_size" in config:
         return _from_timm(config)
     return input_settings(source, weights) if isinstance(source, str) else InputSettings()
-
-
-def _timm(name: str) -> InputSettings:
-    timm = require("timm", "models")
-    config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
-    return InputSettings() if config is None else _from_timm(config.to_dict())
 
 
 def _from_timm(config: Mapping[str, Any]) -> InputSettings:

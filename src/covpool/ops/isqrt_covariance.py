@@ -84,7 +84,8 @@ def isqrt_covariance(
     check_choice("form", form, ("auto", "primal", "dual", "spectral"))
     check_choice("backend", backend, ("auto", "torch", "triton"))
     check_choice("precision", precision, (None, *PRECISIONS))
-    _check_weights(weights, form)
+    if weights is not None and weights.requires_grad and form in ("dual", "spectral"):
+        raise CovpoolError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
     product_precision = matmul_precision(x, precision)  # depends on autocast, so it comes before leaving it
     with outside_autocast(x):
         if _is_plain(weights, form):
@@ -131,11 +132,6 @@ def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     else:
         computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
     return ByKernels.call(x, w, *computed, *options)
-
-
-def _check_weights(weights: Tensor | None, form: str) -> None:
-    if weights is not None and weights.requires_grad and form in ("dual", "spectral"):
-        raise CovpoolError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
 
 
 def _is_plain(weights: Tensor | None, form: str) -> bool:

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
-from PIL import Image
+from torchvision.transforms import v2
 
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
@@ -44,7 +44,11 @@ class Sources:
     def training(self, seed: int) -> Source:
         """Augmented images; the random numbers depend on (seed, epoch, index) alone."""
         if self._data.cache == "gpu":
-            self._check_augment()
+            if self._augment.randaugment:
+                raise CovpoolError(
+                    'data.cache = "gpu" does not support augment.randaugment, which works image by image: '
+                    'use cache = "ram", or randaugment = 0'
+                )
             return DeviceSource(self._on_device(), self._augment, seed=seed)
         transform = train_transform(self._augment, resized=self._data.cache == "ram")
         samples = Samples(self._images_to_load(resized=resizes_first(self._augment)), transform, seed=seed)
@@ -69,13 +73,6 @@ class Sources:
         if self._how() not in ahead:
             ahead[self._how()] = Decoding(self._images, resize(self._augment))
         return ahead[self._how()]
-
-    def _check_augment(self) -> None:
-        if self._augment.randaugment:
-            raise CovpoolError(
-                'data.cache = "gpu" does not support augment.randaugment, which works image by image: '
-                'use cache = "ram", or randaugment = 0'
-            )
 
     def _images_to_load(self, *, resized: bool) -> ImageSource:
         if self._data.cache == "none":
@@ -104,7 +101,7 @@ class Sources:
 
     def _decoded(self, *, resized: bool) -> DecodedImages:
         decoding = self._ahead().pop(self._how(), None) if resized else None
-        prepare = resize(self._augment) if resized else _unchanged
+        prepare = resize(self._augment) if resized else v2.Identity()
         return DecodedImages(decoding or Decoding(self._images, prepare), self._on_progress)
 
     def _checked(self, cached: Cached) -> Cached:
@@ -113,7 +110,3 @@ class Sources:
             first = min(cached.reasons)
             raise BrokenImage(self._images.paths[first], cached.reasons[first])
         return cached
-
-
-def _unchanged(image: Image.Image) -> Image.Image:
-    return image

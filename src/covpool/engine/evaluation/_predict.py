@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from covpool._errors import CovpoolError
 from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
-from covpool.data.pipeline import Batch, EvalBatches, eval_transform
+from covpool.data.pipeline import EvalBatches, eval_transform
 from covpool.engine._infer import infer_logits, select_rows
 from covpool.engine.evaluation._evaluate import EvaluationProtocol, LoadedCheckpoint
 
@@ -60,7 +58,7 @@ def predict(
     batches = EvalBatches(files, loaded.augment, data, batch_size=batch_size, crops=how.crops, device=device)
     for batch in batches:
         found = {}
-        readable = select_rows([batch], _is_readable)
+        readable = select_rows([batch], lambda batch: ~batch.broken)
         for kept, logits in infer_logits(loaded.network, readable, flip=how.flip, precision=how.precision):
             found = dict(zip(kept.index.tolist(), logits.softmax(1).cpu(), strict=True))
         for i in batch.index.tolist():
@@ -70,10 +68,6 @@ def predict(
             values, labels = found[i].topk(min(top, len(names)))
             pairs = zip(labels.tolist(), values.tolist(), strict=True)
             yield Prediction(files.paths[i], tuple((names[label], value) for label, value in pairs))
-
-
-def _is_readable(batch: Batch) -> torch.Tensor:
-    return ~batch.broken
 
 
 def _reason(images: Images, index: int, augment: ResolvedAugment) -> str:

@@ -7,7 +7,7 @@ are optimized one after another, each for all classes at once; one matrix produc
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -30,8 +30,8 @@ class LinearSVM(LinearClassifier):
         """
         scores = self.scores(z)
         slopes, offsets = [], []
-        for label, column in enumerate(scores.T):
-            positive = targets == label
+        for target, column in enumerate(scores.T):
+            positive = targets == target
             high, low = column[positive].median(), column[~positive].median()
             usable = high > low
             slope = torch.where(usable, 1 / (high - low), 1.0)
@@ -141,13 +141,8 @@ def _by_liblinear(z: Tensor, targets: Tensor, c: float, tolerance: float, max_ep
         C=c, loss="hinge", tol=tolerance, max_iter=max_epochs, random_state=0
     )
     weights, bias = [], []
-    for labels in _one_against_all(targets):
-        svm.fit(z.numpy(), labels.numpy())
+    for target in range(int(targets.max()) + 1):
+        svm.fit(z.numpy(), (targets == target).numpy())
         weights.append(torch.from_numpy(svm.coef_[0]))
         bias.append(float(svm.intercept_[0]))
     return LinearSVM(torch.stack(weights).to(z.dtype), torch.tensor(bias, dtype=z.dtype))
-
-
-def _one_against_all(targets: Tensor) -> Iterator[Tensor]:
-    for label in range(int(targets.max()) + 1):
-        yield (targets == label).long()

@@ -9,7 +9,7 @@ from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
 from covpool.studies.claims._plots import plot_names
 from covpool.studies.claims._records import ArmResult, ClaimRow, Results
-from covpool.studies.claims._verdict import Finding, paired_interval
+from covpool.studies.claims._verdict import in_points, paired_interval
 
 BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"
 NOTHING = "-"
@@ -62,7 +62,7 @@ def _section(row: ClaimRow, names: Sequence[str]) -> str:
     if claim.comparisons:
         found = zip(*(row.findings[name] for name in names), strict=True) if names else []
         body = [
-            [findings[0].comparison.text, *(cell for finding in findings for cell in _cells(finding))]
+            [findings[0].comparison.text, *(cell for one in findings for cell in (one.points, one.verdict))]
             for findings in found
         ]
         headings = ["prediction", *(cell for name in names for cell in (f"{name}: points, 95 %", "verdict"))]
@@ -75,14 +75,6 @@ def _section(row: ClaimRow, names: Sequence[str]) -> str:
 def command(claim: Claim) -> str:
     """Return the command that repeats the experiments of a claim."""
     return f"covpool paper claims {claim.number} --run --records mine --data cub200=FOLDER --weights FILE"
-
-
-def _cells(finding: Finding) -> tuple[str, str]:
-    if finding.interval is None or finding.difference is None:
-        return NOTHING, finding.verdict
-    low, high = finding.interval
-    points = f"{100 * finding.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-    return points, finding.verdict
 
 
 def _sweeps(results: Results) -> str:
@@ -146,8 +138,8 @@ def _gain_cells(arms: dict[str, ArmResult], first: Arm, second: Arm) -> Cells:
     found = gain(arms, first, second)
     if found is None:
         return (NOTHING,) * 3
-    (low, high), a, b = found
-    return f"{100 * b:.1f}", f"{100 * a:.1f}", f"{100 * (a - b):+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    interval, a, b = found
+    return f"{100 * b:.1f}", f"{100 * a:.1f}", in_points(a - b, interval)
 
 
 def gain(arms: dict[str, ArmResult], first: Arm, second: Arm) -> tuple[tuple[float, float], float, float] | None:

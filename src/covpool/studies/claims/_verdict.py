@@ -74,6 +74,21 @@ class Finding:
     interval: Interval | None
     verdict: Verdict
 
+    @property
+    def points(self) -> str:
+        """The difference and its interval in points, as text; "-" if an arm has no record."""
+        return "-" if self.difference is None or self.interval is None else in_points(self.difference, self.interval)
+
+
+def in_points(difference: float, interval: Interval) -> str:
+    """Write a difference of accuracies with its interval, in points.
+
+    >>> in_points(0.05, (0.0412, 0.06))
+    '+5.0 (+4.1 to +6.0)'
+    """
+    low, high = interval
+    return f"{100 * difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
 
 def pack(right: Tensor) -> str:
     """Write booleans (n,) as base64.

@@ -50,10 +50,7 @@ def read_axes(settings: Iterable[str]) -> tuple[list[Axis], list[str]]:
 
 def grid(axes: Iterable[Axis]) -> list[Point]:
     """Return every combination. The last axis changes fastest."""
-    axes = list(axes)
-    return [
-        dict(zip([axis.key for axis in axes], values, strict=True)) for values in product(*(a.values for a in axes))
-    ]
+    return [dict(pairs) for pairs in product(*([(axis.key, value) for value in axis.values] for axis in axes))]
 
 
 def _typed_again(value: object) -> str:
