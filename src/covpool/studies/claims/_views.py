@@ -1,8 +1,10 @@
 """Feature maps of a data set for all arms: at several image sizes, taps and strides, of clean and corrupted images.
 
-The inputs of one image size stay on the device, so that the images are decoded once per size. So do its feature maps.
+The feature maps of one image size are kept. So are its inputs on a GPU, where decoding the images takes longer than the
+backbone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,7 +58,7 @@ class Views:
         self._images = {"train": splits.train, "test": splits.test}
         self.classes = len(splits.train.classes)
         self._backbones: dict[tuple[str, bool], Backbone] = {}
-        self._inputs: dict[tuple[Part, int], tuple[Tensor, Tensor]] = {}
+        self._inputs: dict[tuple[Part, int], list[tuple[Tensor, Tensor]]] = {}
         self._maps: dict[tuple[object, ...], Maps] = {}
 
     def train(self, arm: Arm) -> Maps:
@@ -98,33 +100,36 @@ class Views:
 
     @torch.no_grad()
     def _compute(self, arm: Arm, part: Part, corruption: str, flips: bool) -> Maps:
-        inputs, targets = self._read(arm, part)
         backbone, augment = self.backbone(arm), self._augment(arm)
         mean, std = (torch.tensor(color, device=self.device)[:, None, None] for color in (augment.mean, augment.std))
         kept: list[list[Tensor]] = [[], []]
-        for number, batch in enumerate(inputs.split(BATCH)):
-            x = batch.to(self.device).float()
+        targets = []
+        for number, (inputs, y) in enumerate(self._batches(arm, part)):
+            targets.append(y)
+            x = inputs.float()
             if corruption:
                 x = (corrupt((x * std + mean).clamp(0, 1), corruption, seed=number) - mean) / std
             for side in range(1 + flips):
                 found = backbone(x.flip(-1) if side else x)
                 features = found[0] if isinstance(found, tuple) else found  # a tuple from a tap
                 kept[side].append(features.half())
-        return Maps(torch.cat([*kept[0], *kept[1]]), targets)
+        return Maps(torch.cat([*kept[0], *kept[1]]), torch.cat(targets))
 
-    def _read(self, arm: Arm, part: Part) -> tuple[Tensor, Tensor]:
-        """The inputs of all images at the size of an arm, in half precision, and their targets."""
+    def _batches(self, arm: Arm, part: Part) -> Iterable[tuple[Tensor, Tensor]]:
+        """The inputs of all images at the size of an arm, in half precision, and their targets, batch by batch."""
         key = (part, arm.size)
-        if key not in self._inputs:
-            if any(known[1] != arm.size for known in self._inputs):
-                self._inputs.clear()
-            batches = EvalBatches(
-                self._images[part], self._augment(arm), self.subject.data, batch_size=BATCH, device=self.device
-            )
-            shown = with_progress(batches, f"{part} images at {arm.size} px", self._on_progress)
-            read = [(batch.x.half(), batch.y) for batch in shown]
-            self._inputs[key] = torch.cat([x for x, _ in read]), torch.cat([y for _, y in read])
-        return self._inputs[key]
+        if key in self._inputs:
+            return self._inputs[key]
+        batches = EvalBatches(
+            self._images[part], self._augment(arm), self.subject.data, batch_size=BATCH, device=self.device
+        )
+        shown = with_progress(batches, f"{part} images at {arm.size} px", self._on_progress)
+        read = ((batch.x.half(), batch.y) for batch in shown)
+        if self.device.type == "cpu":
+            return read
+        if any(known[1] != arm.size for known in self._inputs):
+            self._inputs.clear()
+        return self._inputs.setdefault(key, list(read))
 
 
 def _few(maps: Maps, per_class: int, seed: int) -> Maps:
