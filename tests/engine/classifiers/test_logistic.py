@@ -7,7 +7,7 @@ from torch import Tensor
 
 from covpool import CovpoolError
 from covpool.engine.classifiers import assign_folds, fit_cross_validated, fit_logistic
-from covpool.engine.classifiers._coordinates import Coordinates, cholesky_in_place
+from covpool.engine.classifiers._coordinates import Coordinates, Rows, cholesky_in_place
 
 
 def make_vectors(n: int, d: int, classes: int = 3, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -73,7 +73,8 @@ def test_coordinates_keep_inner_products() -> None:
     z, _ = make_vectors(30, 90)
     coordinates = Coordinates.of(z)
     centred = (z - coordinates.mean) / coordinates.scale
-    torch.testing.assert_close(coordinates.rows @ coordinates.rows.mT, centred @ centred.mT, atol=1e-10, rtol=0)
+    rows = coordinates.rows.values
+    torch.testing.assert_close(rows @ rows.mT, centred @ centred.mT, atol=1e-10, rtol=0)
 
 
 def test_all_copies_of_an_image_share_a_fold() -> None:
@@ -157,3 +158,24 @@ def test_the_blocked_factor_is_the_cholesky_factor(n: int, monkeypatch: pytest.M
     x = torch.randn(n, n + 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
     a = x @ x.mT
     torch.testing.assert_close(cholesky_in_place(a.clone()), torch.linalg.cholesky(a), atol=1e-12, rtol=1e-12)
+
+
+def test_products_with_a_triangle_skip_only_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covpool.engine.classifiers._coordinates.TRIANGLE_ROWS", 4)
+    values, weights, residual = torch.randn(10, 10).tril(), torch.randn(3, 10), torch.randn(10, 3)
+    rows = Rows(values, lower=True)
+    torch.testing.assert_close(rows.times(weights), values @ weights.mT)
+    torch.testing.assert_close(rows.weighted(residual), residual.mT @ values)
+
+
+@pytest.mark.parametrize("shape", [(12, 30), (30, 5)], ids=["triangle", "vectors"])
+def test_a_part_keeps_scores_of_its_own_and_of_other_vectors(shape: tuple[int, int]) -> None:
+    """A classifier of a part is a combination of its vectors, so that nothing else of other vectors matters."""
+    z, _ = make_vectors(*shape)
+    rows = Coordinates.of(z).rows
+    chosen, other = torch.arange(0, len(z), 2), torch.arange(1, len(z), 2)
+    part = rows.part(chosen)
+    weights = torch.randn(3, part.rows.values.shape[1], dtype=z.dtype)
+    restored = part.restore(weights)
+    torch.testing.assert_close(rows.values[chosen] @ restored.mT, part.rows.values @ weights.mT)
+    torch.testing.assert_close(rows.values[other] @ restored.mT, part.place(rows.values[other]) @ weights.mT)

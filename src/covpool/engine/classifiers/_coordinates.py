@@ -2,7 +2,7 @@
 
 A classifier with an l2 penalty depends on the training vectors only through their inner products. With fewer vectors
 than dimensions (the usual case for second-order pools), the n x n Cholesky factor of the Gram matrix therefore stands
-for the n x d vectors: the problem is the same, and every product with it costs n / d of the original.
+for the n x d vectors: the problem is the same, and every product with it costs n / (2 d) of the original.
 """
 
 import math
@@ -13,10 +13,68 @@ from torch import Tensor
 
 ROWS = 1024  # rows of the Gram matrix that are factored at a time
 GRAM_ROWS = 256  # rows of the Gram matrix that are computed at a time, up to its diagonal
+TRIANGLE_ROWS = 512  # rows of a triangle that are multiplied at a time; smaller blocks skip more zeros
 COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
 # Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
 # that the factor exists for repeated vectors and for vectors of rank below n.
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+class Rows:
+    """Training vectors as the rows of a matrix, and the two products with it that an optimiser needs.
+
+    Args:
+        values: the vectors, (n, r).
+        lower: whether they are a lower triangle; the products then skip its zeros.
+    """
+
+    def __init__(self, values: Tensor, lower: bool) -> None:
+        self.values, self.lower = values, lower
+        self._blocks = [(top, top + TRIANGLE_ROWS) for top in range(0, len(values), TRIANGLE_ROWS)] if lower else []
+
+    def times(self, weights: Tensor) -> Tensor:  # (k, r) -> (n, k)
+        """values weights^T."""
+        if not self.lower:
+            return self.values @ weights.mT
+        return torch.cat([self.values[top:end, :end] @ weights[:, :end].mT for top, end in self._blocks])
+
+    def weighted(self, residual: Tensor) -> Tensor:  # (n, k) -> (k, r)
+        """residual^T values."""
+        if not self.lower:
+            return residual.mT @ self.values
+        return torch.cat([residual[top:].mT @ self.values[top:, top:end] for top, end in self._blocks], 1)
+
+    def part(self, chosen: Tensor) -> "Part":  # (m,)
+        """The rows with these indices, in coordinates of their own."""
+        return Part(self, chosen)
+
+
+class Part:
+    """Some of the rows of a matrix, in coordinates with no more dimensions than there are rows.
+
+    Attributes:
+        rows: the chosen rows in these coordinates.
+    """
+
+    def __init__(self, whole: Rows, chosen: Tensor) -> None:
+        self._own = whole.values[chosen]  # (m, r)
+        if whole.lower:
+            factor, scale = _triangle(self._own, self._own.new_zeros(self._own.shape[1]))
+            self.rows = Rows(factor.mul_(scale), lower=True)
+        else:
+            self.rows = Rows(self._own, lower=False)
+
+    def place(self, vectors: Tensor) -> Tensor:  # (i, r) -> (i, m)
+        """Other vectors of the whole in these coordinates; what is orthogonal to all chosen rows is lost."""
+        if not self.rows.lower:
+            return vectors
+        return torch.linalg.solve_triangular(self.rows.values, self._own @ vectors.mT, upper=False).mT
+
+    def restore(self, weights: Tensor) -> Tensor:  # (k, m) -> (k, r)
+        """Weights for these coordinates as weights for those of the whole."""
+        if not self.rows.lower:
+            return weights
+        return torch.linalg.solve_triangular(self.rows.values.mT, weights.mT, upper=True).mT @ self._own
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +87,7 @@ class Coordinates:
         scale: what the centred vectors are divided by: the root of their mean squared length.
     """
 
-    rows: Tensor
+    rows: Rows
     mean: Tensor
     scale: float
     _z: Tensor  # (n, d)
@@ -42,12 +100,9 @@ class Coordinates:
         if d <= n:
             centred = z - mean
             scale = _root_mean_square(centred.square().sum(1, dtype=torch.float64))
-            return Coordinates(centred.div_(scale), mean, scale, z)
-        try:
-            factor, scale = _factor(_centred_gram(z, mean, z.dtype), JITTER[z.dtype])
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # round-off of the products exceeds the jitter
-            factor, scale = _factor(_centred_gram(z, mean, torch.float64), JITTER[z.dtype])
-        return Coordinates(factor.to(z.dtype), mean, scale, z)
+            return Coordinates(Rows(centred.div_(scale), lower=False), mean, scale, z)
+        factor, scale = _triangle(z, mean)
+        return Coordinates(Rows(factor, lower=True), mean, scale, z)
 
     def original(
         self,
@@ -55,13 +110,22 @@ class Coordinates:
         bias: Tensor,  # (k,)
     ) -> tuple[Tensor, Tensor]:  # (k, d), (k,)
         """The weights and the bias for the vectors as they were given: centring and scaling are folded in."""
-        if self.rows.shape[1] == self._z.shape[1]:
-            original = weights / self.scale
-        else:
-            combination = torch.linalg.solve_triangular(self.rows.mT, weights.mT, upper=True).mT  # (k, n)
+        if self.rows.lower:
+            combination = torch.linalg.solve_triangular(self.rows.values.mT, weights.mT, upper=True).mT  # (k, n)
             combination = combination / self.scale**2
             original = combination @ self._z - combination.sum(1, keepdim=True) * self.mean
+        else:
+            original = weights / self.scale
         return original, bias - original @ self.mean
+
+
+def _triangle(z: Tensor, mean: Tensor) -> tuple[Tensor, float]:  # (m, d), (d,) -> (m, m)
+    """A lower triangle with the inner products of the centred vectors, divided by their scale; the scale."""
+    try:
+        factor, scale = _factor(_centred_gram(z, mean, z.dtype), JITTER[z.dtype])
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # round-off of the products exceeds the jitter
+        factor, scale = _factor(_centred_gram(z, mean, torch.float64), JITTER[z.dtype])
+    return factor.to(z.dtype), scale
 
 
 def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:  # (n, n) -> (n, n)

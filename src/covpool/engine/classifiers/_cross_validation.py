@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.engine.classifiers._coordinates import Coordinates
+from covpool.engine.classifiers._coordinates import Coordinates, Rows
 from covpool.engine.classifiers._logistic import LinearClassifier, Problem, check_targets
 
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -73,35 +73,44 @@ def fit_cross_validated(
     every = targets.repeat(copies)
     count = check_targets(z, every, classes)
     coordinates = Coordinates.of(z)
-    correct = _held_out_correct(coordinates.rows, targets, count, copies, penalties, folds, class_weights)
+    correct, means = _cross_validate(coordinates.rows, targets, count, copies, penalties, folds, class_weights)
     accuracies = {penalty: float(right.double().mean()) for penalty, right in correct.items()}
     best = max(accuracies, key=lambda penalty: (accuracies[penalty], penalty))
     problem = Problem(coordinates.rows, every, count, class_weights)
-    solution = problem.solve(best, [penalty for penalty in accuracies if penalty > best])
+    solution = problem.solve(best, means[best])
     classifier = LinearClassifier(*coordinates.original(solution.weights, solution.bias))
     return CrossValidated(classifier, best, accuracies, correct[best].cpu(), solution.converged)
 
 
-def _held_out_correct(
-    rows: Tensor,
+def _cross_validate(
+    rows: Rows,
     targets: Tensor,
     classes: int,
     copies: int,
     penalties: Sequence[float],
     folds: int,
     class_weights: Tensor | None,
-) -> dict[float, Tensor]:  # penalty -> (n,) bool
-    """For every penalty, which images are classified correctly by a classifier that has not seen them."""
-    n = len(targets)
-    fold_of = assign_folds(targets, folds).to(targets.device)
-    correct = {p: torch.zeros(n, dtype=torch.bool, device=targets.device) for p in sorted(penalties, reverse=True)}
+) -> tuple[dict[float, Tensor], dict[float, LinearClassifier]]:  # by penalty: (n,) bool; a classifier
+    """For every penalty, which images are classified correctly while held out, and the mean classifier of the folds.
+
+    From the mean, the fit to all images has a short way to go.
+    """
+    device = targets.device
+    fold_of = assign_folds(targets, folds).to(device)
+    correct = {p: torch.zeros(len(targets), dtype=torch.bool, device=device) for p in sorted(penalties, reverse=True)}
+    zero = rows.values.new_zeros
+    means = {p: LinearClassifier(zero(classes, rows.values.shape[1]), zero(classes)) for p in correct}
     for fold in range(folds):
         held = (fold_of == fold).nonzero()[:, 0]
         rest = (fold_of != fold).repeat(copies).nonzero()[:, 0]
-        problem = Problem(rows[rest], targets.repeat(copies)[rest], classes, class_weights)
+        part = rows.part(rest)
+        unseen = part.place(rows.values[held])
+        problem = Problem(part.rows, targets.repeat(copies)[rest], classes, class_weights)
         for penalty, solution in problem.path(penalties):
-            correct[penalty][held] = solution.scores(rows[held]).argmax(1) == targets[held]
-    return correct
+            correct[penalty][held] = solution.scores(unseen).argmax(1) == targets[held]
+            means[penalty].weights.add_(part.restore(solution.weights), alpha=1 / folds)
+            means[penalty].bias.add_(solution.bias, alpha=1 / folds)
+    return correct, means
 
 
 def assign_folds(targets: Tensor, folds: int, seed: int = 0) -> Tensor:  # (n,) -> (n,)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.engine.classifiers._coordinates import Coordinates
+from covpool.engine.classifiers._coordinates import Coordinates, Rows
 
 TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
 ON_THE_WAY = 1e-3  # the same for solutions that only rank penalties, or that the next one starts from
@@ -47,16 +47,17 @@ class Problem:
     """The regression for some training vectors.
 
     Args:
-        rows: training vectors in the coordinates of `Coordinates`, (n, r).
+        rows: training vectors in the coordinates of `Coordinates`.
         targets: their classes, (n,).
         classes: how many classes there are.
         class_weights: a weight per class, (k,); None weights all images alike.
     """
 
-    def __init__(self, rows: Tensor, targets: Tensor, classes: int, class_weights: Tensor | None = None) -> None:
+    def __init__(self, rows: Rows, targets: Tensor, classes: int, class_weights: Tensor | None = None) -> None:
         self.rows, self.targets = rows, targets
-        self._image_weights = None if class_weights is None else class_weights.to(rows)[targets]
-        self._zero = Solution(rows.new_zeros(classes, rows.shape[1]), rows.new_zeros(classes))
+        values = rows.values
+        self._image_weights = None if class_weights is None else class_weights.to(values)[targets]
+        self._zero = Solution(values.new_zeros(classes, values.shape[1]), values.new_zeros(classes))
         self._steepest = float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
 
     def path(self, penalties: Sequence[float]) -> Iterator[tuple[float, Solution]]:
@@ -69,12 +70,11 @@ class Problem:
             solution = self._solve(penalty, solution, ON_THE_WAY)
             yield penalty, solution
 
-    def solve(self, penalty: float, larger: Sequence[float] = ()) -> Solution:
-        """Solve for one penalty to the final tolerance, starting from the path of larger ones."""
-        *_, (_, start) = [(0.0, self._zero), *self.path(larger)]
-        return self._solve(penalty, start, TOLERANCE)
+    def solve(self, penalty: float, start: LinearClassifier | None = None) -> Solution:
+        """Solve for one penalty to the final tolerance, starting from a classifier in the same coordinates."""
+        return self._solve(penalty, start or self._zero, TOLERANCE)
 
-    def _solve(self, penalty: float, start: Solution, tolerance: float) -> Solution:
+    def _solve(self, penalty: float, start: LinearClassifier, tolerance: float) -> Solution:
         parameters = torch.cat([start.weights.flatten(), start.bias])  # L-BFGS works on one flat vector
         size = start.weights.numel()
         found = Solution(parameters[:size].view_as(start.weights), parameters[size:], converged=False)
@@ -94,17 +94,17 @@ class Problem:
     @torch.no_grad()
     def _loss_and_gradient(self, at: Solution, penalty: float) -> tuple[Tensor, Tensor]:
         """The objective, summed in float64, and its gradient as one flat vector."""
-        n = len(self.rows)
-        logs = at.scores(self.rows).double().log_softmax(1)  # (n, k)
+        n = len(self.targets)
+        logs = (self.rows.times(at.weights) + at.bias).double().log_softmax(1)  # (n, k)
         losses = -logs.gather(1, self.targets[:, None])[:, 0]
         residual = logs.exp_()
         residual[torch.arange(n, device=residual.device), self.targets] -= 1
         if self._image_weights is not None:
             losses = losses * self._image_weights
             residual *= self._image_weights[:, None]
-        residual = (residual / n).to(self.rows.dtype)
+        residual = (residual / n).to(at.weights.dtype)
         loss = losses.mean() + penalty * at.weights.square().sum(dtype=torch.float64)
-        gradient = torch.addmm(at.weights, residual.mT, self.rows, beta=2 * penalty)
+        gradient = self.rows.weighted(residual).add_(at.weights, alpha=2 * penalty)
         return loss, torch.cat([gradient.flatten(), residual.sum(0)])
 
 
