@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cases import features, hard_matrices, spd
+from covpool._errors import UnsupportedError
 from covpool.ops import covariance, sqrtm_pade, sqrtm_taylor
 from ops.oracles import gradient, randn, refuses, relative_error, rotation
 
@@ -91,6 +92,13 @@ def test_forward_mode_is_the_adjoint_of_backward_mode(root: Callable[..., Tensor
     g, ds = randn(*s.shape), randn(*s.shape, seed=1)
     _, dz = torch.func.jvp(f, (s,), (ds,))
     torch.testing.assert_close((g * dz).sum(), (gradient(f, s, g) * ds).sum())
+
+
+@both
+@pytest.mark.parametrize("backward", ["iterative", "lyapunov"])
+def test_the_derivative_of_the_exact_root_has_no_second_one(root: Callable[..., Tensor], backward: str) -> None:
+    with pytest.raises(UnsupportedError, match="second derivatives"):
+        torch.autograd.gradgradcheck(partial(root, backward=backward), MATRICES["distinct"].clone().requires_grad_())
 
 
 @both

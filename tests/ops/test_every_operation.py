@@ -1,11 +1,17 @@
 """Checks of every operation: agreement with its slow version, dtypes, layouts, faults, autocast and compilation."""
 
+import inspect
+import re
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 from cases import CHANNELS, features, hard_features
+from covpool import ops
 from covpool._errors import UnsupportedError
+from ops import operations
 from ops.operations import FEW_STEPS, OPERATIONS, Entry
 from ops.oracles import assert_gradient, relative_error, value_and_gradient
 
@@ -242,3 +248,27 @@ def test_second_derivative_is_right_or_refused(name: str, n: int) -> None:
             torch.autograd.gradgradcheck(fast, x, fast_mode=True)
     else:
         assert torch.autograd.gradgradcheck(fast, x, fast_mode=True)
+
+
+# Public functions that are not among OPERATIONS: of any tensor, or parts of others.
+SIMPLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "eigh": lambda x: ops.eigh(ops.covariance(x))[0],
+    "l2_normalize": ops.l2_normalize,
+    "orthonormalize_qr": ops.orthonormalize_qr,
+    "product": lambda x: ops.product(x.mT, x),
+    "signed_power": ops.signed_power,
+    "symmetrize": lambda x: ops.symmetrize(x.mT @ x.cumsum(1)),
+    "unit_length": ops.unit_length,
+    "unvech": lambda x: ops.unvech(ops.vech(ops.covariance(x))),
+}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_second_derivative_of_a_simple_operation(name: str) -> None:
+    assert torch.autograd.gradgradcheck(SIMPLE[name], features(1, 9, 4).requires_grad_(), fast_mode=True)
+
+
+def test_every_public_operation_has_its_second_derivative_tested() -> None:
+    tested = set(re.findall(r"\bops\.(\w+)", inspect.getsource(operations))) | set(SIMPLE)
+    public = {name for name, value in vars(ops).items() if inspect.isfunction(value) and not name.startswith("_")}
+    assert public - tested == {"at_least_float32", "draw_sketch", "in_autocast", "outside_autocast", "tf32_allowed"}

@@ -30,7 +30,7 @@ def approximate_root(
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Zero gives zero.
         approximant: The function f.
         backward: The derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
-            steps ("iterative") or exactly ("lyapunov"); "autograd" is the derivative of sqrt(t) f(a / t) itself.
+            steps ("iterative") or exactly ("lyapunov"), once; "autograd" is the derivative of sqrt(t) f(a / t) itself.
         steps: Number of steps of the iterative solution.
     """
     check_square("a", a)

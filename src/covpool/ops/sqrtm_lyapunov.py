@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool._errors import check_choice, check_positive_int
 from covpool.ops._known_root import KnownRoot
-from covpool.ops._spectral import once, rotate
+from covpool.ops._spectral import rotate
 from covpool.ops.eigh import eigh
 from covpool.ops.elementary import reciprocal_or_zero, symmetrize
 from covpool.ops.lyapunov_newton_schulz import lyapunov_newton_schulz
@@ -22,14 +22,14 @@ FORWARDS: tuple[Forward, ...] = ("eigh", "newton_schulz", "denman_beavers")
 
 
 def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
-    """x with z x + x z = sym(g), once differentiable: exactly for the exact root of s, or in steps for the given z."""
+    """x with z x + x z = sym(g): exactly for the exact root of s, or in steps for the given z."""
     if steps is not None:
-        return once(lyapunov_newton_schulz(z, symmetrize(g), steps=steps), s, None)
+        return lyapunov_newton_schulz(z, symmetrize(g), steps=steps)
     eigenvalues, u = eigh(s)
     null = eigenvalues <= null_threshold(eigenvalues, "rank", s.shape[-1])
     roots = torch.where(null, 0, eigenvalues).sqrt()
     sums = roots.unsqueeze(-1) + roots.unsqueeze(-2)
-    return once(u @ (reciprocal_or_zero(sums) * rotate(u, g)) @ u.mT, s, None)
+    return u @ (reciprocal_or_zero(sums) * rotate(u, g)) @ u.mT
 
 
 @full_precision

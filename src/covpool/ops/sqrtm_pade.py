@@ -44,7 +44,7 @@ def sqrtm_pade(
             five digits at order 8 and three at order 12.
         backward: The derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
             steps ("iterative", as published) or by eigen-decomposition ("lyapunov"); "autograd" is the derivative of
-            what is computed.
+            what is computed, and the only one that can be differentiated again.
         steps: Number of steps of the iterative solution.
 
     Shape: (..., c, c) -> (..., c, c).
