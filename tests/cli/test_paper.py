@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
-from covpool.studies.paper import list_items
+from covpool.studies.paper import find_item, item_trainings, list_items
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,21 @@ def test_the_list_has_the_state_of_every_item(tmp_path: Path) -> None:
     shown = run("paper", "--list").stdout
     assert all(f" {item.name} " in shown for item in list_items())
     assert "1 of 9" in shown and "0 of 14" in shown
-    assert "41.52 / 42 " in run("paper", "table", "2").stdout
+    shown = " ".join(run("paper", "table", "2").stdout.split())
+    assert "AlexNet paper 41.52 ours 42.00 plain covariance paper 40.41 ours -" in shown
+
+
+def test_a_wide_table_that_is_full_fits_80_columns(tmp_path: Path) -> None:
+    item = find_item("table 13")
+    for training in item_trainings(item):
+        folder = training.run(tmp_path / "runs")
+        folder.mkdir(parents=True)
+        (folder / "log.jsonl").write_text(json.dumps({"event": "end", "top1": 0.12345}) + "\n")
+        (folder / "evaluation-svm-1.json").write_text(json.dumps({"top1": 0.98765}))
+    shown = run("paper", "table", "13").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "missing" not in shown  # pre-training is done only for trainings that are not finished
+    assert shown.count("12.35") == shown.count("98.77") == 6 and shown.count("ResNet-50  paper") == 1
 
 
 def test_a_figure_shows_the_numbers_and_plots_them() -> None:

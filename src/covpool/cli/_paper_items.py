@@ -210,13 +210,12 @@ def _show(item: "Item", out: Path, console: Console) -> None:
     from covpool.studies.paper import plot_item, read_cells
 
     cells = read_cells(item, out)
-    headings = ["paper / ours", *(column.label for column in item.columns)]
-    rows = [
-        (row.label, *(f"{cell.paper or UNKNOWN} / {cell.text or UNKNOWN}" for cell in own))
-        for row, own in zip(item.rows, cells, strict=True)
-    ]
-    if rows:
-        console.print(table(headings, rows, title=f"{item.name}: {item.title}"))
+    rows = []
+    for row, own in zip(item.rows, cells, strict=True):
+        rows.append((row.label, "paper", *(cell.paper or UNKNOWN for cell in own)))
+        rows.append(("", "ours", *(cell.text or UNKNOWN for cell in own)))
+    headings = ["", "", *(column.label for column in item.columns)]
+    console.print(table(headings, rows, left=2, title=f"{item.name}: {item.title}"))
     if item.remark:
         say(console, item.remark)
     if item.x_label and any(cell.paper or cell.value is not None for own in cells for cell in own):

@@ -40,8 +40,9 @@ class Cell:
         """Our number in words: its value, or how much of it is done."""
         if self.value is None:
             return f"{self.done} of {self.needed}" if self.needed > 1 else ""
-        spread = "" if self.deviation is None else f" ± {self.deviation:.1f}"
-        return f"{self.value:.4g}{spread}"
+        if self.deviation is not None:
+            return f"{self.value:.1f} ± {self.deviation:.1f}"
+        return f"{self.value:.2f}" if self.needed else f"{self.value:.4g}"
 
 
 def read_cells(item: Item, out: Path) -> list[list[Cell]]:

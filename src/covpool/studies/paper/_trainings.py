@@ -68,7 +68,7 @@ def item_trainings(item: Item) -> list[Training]:
 
 
 def plan_item(item: Item, roots: Mapping[str, str], settings: Sequence[str], out: Path) -> list[PaperTraining]:
-    """Plan the trainings of an item, each after the pre-training that its weights come from.
+    """Plan the trainings of an item, each unfinished one after the pre-training that its weights come from.
 
     Args:
         item: Table or figure.
@@ -111,7 +111,8 @@ def _with_pretraining(
     recipe = read_recipe(training.recipe, [*training.settings, *settings])
     changes = [f"data.root={roots[recipe.data.name]}"] if recipe.data.name in roots else []
     weights = Path(recipe.init.weights)
-    if weights.parts[:1] == ("runs",) and not any(setting.startswith("init.weights=") for setting in settings):
+    own_weights = any(setting.startswith("init.weights=") for setting in settings)
+    if weights.parts[:1] == ("runs",) and not own_weights and training.result(out) is None:
         before = Training(weights.parent.name)
         yield from _with_pretraining(before, settings, roots, out)
         changes.append(f"init.weights={before.run(out) / weights.name}")
