@@ -1,5 +1,8 @@
 """Suites give times and small errors; those of roots and of start-up measure what they say."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import Tensor
@@ -72,6 +75,15 @@ def test_saved_memory_counts_each_storage_once() -> None:
     x = torch.randn(512, 512, requires_grad=True)  # 1 MiB
     assert saved_memory(lambda: x.exp().sum()) == pytest.approx(1.0)
     assert saved_memory(lambda: (x * x).sum()) == pytest.approx(1.0), "both operands are one storage"
+
+
+def test_measuring_saved_memory_frees_the_network() -> None:
+    weight = torch.ones(4, 4, requires_grad=True)
+    alive = weakref.ref(weight)
+    saved_memory(lambda weight=weight: (torch.ones(1, 4) @ weight).exp())  # exp saves its own output
+    del weight
+    gc.collect()
+    assert alive() is None
 
 
 def test_more_iterations_come_closer_to_the_exact_root(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def saved_memory(forward: Callable[[], object]) -> float:
     def note(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an output that keeps itself would never be freed
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         result = forward()  # kept alive, so that no storage is reused
