@@ -30,12 +30,13 @@ def command() -> None:
     import torch
 
     has_gpu = torch.cuda.is_available()
+    gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if has_gpu else ""
     compiler = shutil.which("g++") or shutil.which("clang++") or Text("none", "red")
     rows = [
         ("covpool", covpool.__version__),
         ("python", platform.python_version()),
         ("torch", torch.__version__),
-        ("device", _device() if has_gpu else f"CPU, {torch.get_num_threads()} threads"),
+        ("device", gpu or f"CPU, {torch.get_num_threads()} threads"),
         ("kernels on a GPU", _kernels() if has_gpu else "no GPU"),
         ("eigen-decomposition on a GPU", _eigen_solver() if has_gpu else "no GPU"),
         ("C++ compiler (torch.compile on a CPU)", compiler),
@@ -43,12 +44,6 @@ def command() -> None:
         ("iSQRT-COV against float64", _self_test("cuda" if has_gpu else "cpu")),
     ]
     Console().print(facts(rows))
-
-
-def _device() -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
 
 
 def _kernels() -> Cell:

@@ -1,6 +1,5 @@
 """`covpool show NAME`: everything about one pool, block, network of the paper, or recipe."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from rich.text import Text
 import covpool
 from covpool._errors import CovpoolError, did_you_mean
 from covpool.cli._options import Device, chosen_device
-from covpool.cli._output import UNKNOWN, facts, table
+from covpool.cli._output import UNKNOWN, Cell, facts, table
 
 if TYPE_CHECKING:
     from covpool.models import Efficiency
@@ -33,9 +32,11 @@ def command(
     """
     console = Console()
     if name in covpool.list_pools():
-        console.print(_pool(name))
+        example = f'covpool.create_pool("{name}", in_features=512, reduce_to=256)'
+        console.print(_method(covpool.pool_info(name), ("paper", "order", "formula", "size", "cost"), example))
     elif name in covpool.list_blocks():
-        console.print(_block(name))
+        example = f'covpool.insert(timm.create_model("resnet50"), "{name}")'
+        console.print(_method(covpool.block_info(name), ("paper", "formula", "place", "parameters"), example))
     elif name in covpool.list_models():
         from covpool.models import efficiency
 
@@ -57,24 +58,12 @@ def command(
         )
 
 
-def _pool(name: str) -> Table:
-    info = covpool.pool_info(name)
-    rows = [(key, getattr(info, key)) for key in ("paper", "order", "formula", "size", "cost")]
-    example = f'covpool.create_pool("{name}", in_features=512, reduce_to=256)'
-    return facts([*rows, *_options(info), ("example", example)], title=f"{info.name}: {info.title}")
-
-
-def _block(name: str) -> Table:
-    info = covpool.block_info(name)
-    rows = [(key, getattr(info, key)) for key in ("paper", "formula", "place", "parameters")]
-    example = f'covpool.insert(timm.create_model("resnet50"), "{name}")'
-    return facts([*rows, *_options(info), ("example", example)], title=f"{info.name}: {info.title}")
-
-
-def _options(info: "covpool.PoolInfo | covpool.BlockInfo") -> Iterator[tuple[str, Text]]:
-    """Yield a row per option, with its default and its meaning."""
+def _method(info: "covpool.PoolInfo | covpool.BlockInfo", keys: tuple[str, ...], example: str) -> Table:
+    """What a pool or block is, and its options with their defaults and meanings."""
+    rows: list[tuple[str, Cell]] = [(key, getattr(info, key)) for key in keys]
     for key, value in info.options.items():
-        yield "option", Text.assemble(f"{key}={value!r}  ", (info.meanings[key], "dim"))
+        rows.append(("option", Text.assemble(f"{key}={value!r}  ", (info.meanings[key], "dim"))))
+    return facts([*rows, ("example", example)], title=f"{info.name}: {info.title}")
 
 
 def _recipe(name: str) -> Table:
@@ -82,7 +71,7 @@ def _recipe(name: str) -> Table:
     from covpool.recipe import Recipe, flat_settings, read_recipe, setting_meaning
 
     recipe, defaults = read_recipe(name), dict(flat_settings(Recipe()))
-    rows: list[tuple[str, Text | str]] = [("about", recipe.about)]
+    rows: list[tuple[str, Cell]] = [("about", recipe.about)]
     for key, value in flat_settings(recipe):
         if key not in ("name", "about") and value != defaults.get(key):
             rows.append((key, Text.assemble(f"{value}  ", (setting_meaning(key), "dim"))))

@@ -36,9 +36,8 @@ def file_fingerprints(images: Images, detail: FileDetail) -> dict[str, str]:
         digests["names"].update(name + b"\n")
     if detail != "names":
         digests[detail] = hashlib.sha256()
-        mark = _size if detail == "sizes" else _content
         for path in images.paths:
-            digests[detail].update(mark(path))
+            digests[detail].update(_mark(path, detail))
     return {kind: digest.hexdigest()[:32] for kind, digest in digests.items()}
 
 
@@ -49,17 +48,12 @@ def _names(images: Images) -> list[bytes]:
     return [name[start:] for name in names]
 
 
-def _size(path: os.PathLike[str]) -> bytes:
-    """The number of bytes; a missing file, which a recipe may skip, has none."""
+def _mark(path: os.PathLike[str], detail: FileDetail) -> bytes:
+    """The number of bytes of a file, or a hash of its contents."""
     try:
-        return b"%d\n" % os.stat(path).st_size
-    except OSError:
-        return b"missing\n"
-
-
-def _content(path: os.PathLike[str]) -> bytes:
-    try:
+        if detail == "sizes":
+            return b"%d\n" % os.stat(path).st_size
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
-    except OSError:
+    except OSError:  # a missing file, which a recipe may skip
         return b"missing\n"

@@ -31,6 +31,13 @@ def is_eager(*tensors: Tensor | None) -> bool:
     return all(t is None or type(t) is Tensor or type(t) is nn.Parameter for t in tensors)
 
 
+def run_forward(kernels: Any, x: Tensor, w: Tensor | None, *options: Any) -> tuple[Tensor, ...]:
+    """The output of the forward kernels in a module of `covpool.kernels`, for features and weights."""
+    if is_eager(x, w):
+        return kernels.forward_eager(x, w, *options)
+    return kernels.forward(x.detach(), None if w is None else w.detach(), *options)
+
+
 class Differentiable(torch.autograd.Function):
     """A Function with an automatic vmap rule, whose forward-mode derivative is the static method `tangent`."""
 

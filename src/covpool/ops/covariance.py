@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import Differentiable, is_eager, keep
+from covpool.ops._autograd import Differentiable, is_eager, keep, run_forward
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops.elementary import symmetrize
 from covpool.ops.positions import center, keep_positions
@@ -122,9 +122,4 @@ def covariance(
 def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     from covpool.kernels import covariance as kernels  # at first use: `import covpool` must not import triton
 
-    if is_eager(x, w):
-        computed = kernels.forward_eager(x, w, *options)
-    else:
-        computed = kernels.forward(x.detach(), None if w is None else w.detach(), *options)
-    z: Tensor = _ByKernels.call(x, w, *computed, *options)
-    return z
+    return _ByKernels.call(x, w, *run_forward(kernels, x, w, *options), *options)

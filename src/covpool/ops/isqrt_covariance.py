@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import is_eager
+from covpool.ops._autograd import run_forward
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
 from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
@@ -127,11 +127,7 @@ def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     """The triangle by the kernels, which accept half-precision features."""
     from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
-    if is_eager(x, w):
-        computed = isqrt.forward_eager(x, w, *options)
-    else:
-        computed = isqrt.forward(x.detach(), None if w is None else w.detach(), *options)
-    return ByKernels.call(x, w, *computed, *options)
+    return ByKernels.call(x, w, *run_forward(isqrt, x, w, *options), *options)
 
 
 def _is_plain(weights: Tensor | None, form: str) -> bool:
