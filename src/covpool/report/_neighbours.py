@@ -19,7 +19,7 @@ SIDE = 150  # largest side of an image in the page, in pixels
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class ShownNeighbour:
     """A test image, its class, and the cosine between its representation and that of the image it is similar to."""
 
     source: str
@@ -32,8 +32,8 @@ class Neighbour:
 class Neighbourhood:
     """An image and its nearest neighbours, the nearest first."""
 
-    image: Neighbour
-    nearest: list[Neighbour]
+    image: ShownNeighbour
+    nearest: list[ShownNeighbour]
 
 
 def find_neighbours(run: OpenRun) -> list[Neighbourhood]:
@@ -72,11 +72,11 @@ def _with_similar_scores(logits: Tensor, chosen: Tensor) -> Tensor:
 def _neighbourhood(images: Images, numbers: Tensor, cosines: Tensor, row: int) -> Neighbourhood:
     nearest = [i for i in cosines.argsort(descending=True, stable=True).tolist() if i != row][:NEAREST]
 
-    def describe(i: int) -> Neighbour:
+    def describe(i: int) -> ShownNeighbour:
         number = int(numbers[i])
         target = images.targets[number]
         name = "/".join(images.paths[number].parts[-2:])
         label = images.classes[target] if target >= 0 else "class unknown"
-        return Neighbour(data_uri(images, number, SIDE), name, label, float(cosines[i]))
+        return ShownNeighbour(data_uri(images, number, SIDE), name, label, float(cosines[i]))
 
     return Neighbourhood(describe(row), [describe(i) for i in nearest])
