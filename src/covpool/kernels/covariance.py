@@ -7,10 +7,10 @@ from covpool.kernels import products
 from covpool.kernels.adjoint import channel_launch, feature_gradient, matrix_direction, triangle_direction
 from covpool.kernels.features import Features
 from covpool.kernels.launch import Chain
+from covpool.kernels.operation import custom_operation
 from covpool.kernels.plan import Planned, launch_kernel
 from covpool.kernels.precision import mode
 from covpool.kernels.shape import padded, triangle_tiles
-from covpool.kernels.vmap import fold_vmap
 
 ITERATIONS = 3  # of the chain, which does not run here: only its tiles and scales are used
 
@@ -74,21 +74,11 @@ def backward_eager(
     return _planned_backward(tensors, full, precision)[0]
 
 
-forward = torch.library.custom_op("covpool::covariance_forward", forward_eager, mutates_args=())
-backward = torch.library.custom_op("covpool::covariance_backward", backward_eager, mutates_args=())
-
-
-@forward.register_fake
-def _(x: Tensor, w: Tensor | None, centered: bool, full: bool, precision: str) -> tuple[Tensor, Tensor, Tensor]:
+def _shapes(x: Tensor, w: Tensor | None, centered: bool, full: bool, precision: str) -> tuple[Tensor, ...]:
     b, _, c = x.shape
     out = (b, c, c) if full else (b, c * (c + 1) // 2)
-    return tuple(x.new_empty(shape, dtype=torch.float32) for shape in (out, (b, 2, c), (b, c)))  # type: ignore[return-value]
+    return tuple(x.new_empty(shape, dtype=torch.float32) for shape in (out, (b, 2, c), (b, c)))
 
 
-@backward.register_fake
-def _(x: Tensor, w: Tensor | None, mean: Tensor, squares: Tensor, g: Tensor, full: bool, precision: str) -> Tensor:
-    return torch.empty_like(x)
-
-
-fold_vmap(forward, outputs=3)
-fold_vmap(backward, outputs=1)
+forward = custom_operation("covariance_forward", forward_eager, _shapes)
+backward = custom_operation("covariance_backward", backward_eager, lambda x, *_: torch.empty_like(x))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from covpool.kernels.vmap import fold_vmap
+from covpool.kernels.operation import fold_vmap
 
 logger = logging.getLogger("covpool")
 
@@ -161,4 +161,4 @@ def _shapes(a: Tensor) -> tuple[Tensor, Tensor]:
     return a.new_empty(a.shape[:-1]), a.new_empty(a.shape).mT
 
 
-fold_vmap(eigh_batched, outputs=2)
+fold_vmap(eigh_batched)

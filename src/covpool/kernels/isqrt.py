@@ -10,10 +10,10 @@ from covpool.kernels import products
 from covpool.kernels.adjoint import Along, channel_launch, feature_gradient, triangle_direction
 from covpool.kernels.features import Features
 from covpool.kernels.launch import OPERAND, TRIANGLE, Chain
+from covpool.kernels.operation import custom_operation
 from covpool.kernels.plan import Planned, launch_kernel
 from covpool.kernels.precision import Mode, mode
 from covpool.kernels.shape import padded, triangle_tiles
-from covpool.kernels.vmap import fold_vmap
 
 
 def triangle(c: int) -> int:
@@ -140,14 +140,9 @@ def backward_eager(
     return _planned_backward(tensors, form, iterations, postcomp, precision)[0]
 
 
-forward = torch.library.custom_op("covpool::isqrt_forward", forward_eager, mutates_args=())
-backward = torch.library.custom_op("covpool::isqrt_backward", backward_eager, mutates_args=())
-
-
-@forward.register_fake
-def _(
+def _shapes(
     x: Tensor, w: Tensor | None, form: str, iterations: int, postcomp: bool, precision: str
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     b, n, c = x.shape
     run = Chain(b, c if form == "primal" else n, iterations, mode(precision, iterations), x)
     moments = torch.float32
@@ -159,13 +154,5 @@ def _(
     )
 
 
-@backward.register_fake
-def _(
-    x: Tensor, w: Tensor | None, a: Tensor, mean: Tensor, squares: Tensor, g: Tensor,
-    form: str, iterations: int, postcomp: bool, precision: str,
-) -> Tensor:  # fmt: skip
-    return torch.empty_like(x)
-
-
-fold_vmap(forward, outputs=4)
-fold_vmap(backward, outputs=1)
+forward = custom_operation("isqrt_forward", forward_eager, _shapes)
+backward = custom_operation("isqrt_backward", backward_eager, lambda x, *_: torch.empty_like(x))

@@ -1,6 +1,5 @@
 """The Newton-Schulz root of given matrices on the GPU, forward and backward, as raw operations without autograd."""
 
-import torch
 import triton
 from torch import Tensor
 
@@ -8,9 +7,9 @@ from covpool.kernels import matrices
 from covpool.kernels.adjoint import matrix_constants, matrix_direction
 from covpool.kernels.features import TINY
 from covpool.kernels.launch import MATRIX, Chain
+from covpool.kernels.operation import custom_operation
 from covpool.kernels.plan import Planned, launch_kernel
 from covpool.kernels.precision import mode
-from covpool.kernels.vmap import fold_vmap
 
 
 def _normalized(run: Chain, s: Tensor, postcomp: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,19 +60,5 @@ def backward_eager(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precis
     return _planned_backward((s, g), iterations, postcomp, precision)[0]
 
 
-forward = torch.library.custom_op("covpool::sqrtm_forward", forward_eager, mutates_args=())
-backward = torch.library.custom_op("covpool::sqrtm_backward", backward_eager, mutates_args=())
-
-
-@forward.register_fake
-def _(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    return s.new_empty(s.shape)
-
-
-@backward.register_fake
-def _(s: Tensor, g: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    return s.new_empty(s.shape)
-
-
-fold_vmap(forward, outputs=1)
-fold_vmap(backward, outputs=1)
+forward = custom_operation("sqrtm_forward", forward_eager, lambda s, *_: s.new_empty(s.shape))
+backward = custom_operation("sqrtm_backward", backward_eager, lambda s, *_: s.new_empty(s.shape))

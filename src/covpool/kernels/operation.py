@@ -1,5 +1,6 @@
-"""The vmap rule of the custom operations: a mapped dimension is folded into the batch."""
+"""Custom operations of torch, whose vmap rule folds the mapped dimension into the batch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,12 +9,24 @@ from torch import Tensor
 from covpool.kernels import shape
 
 
-def fold_vmap(operation: Any, outputs: int) -> None:
-    """Register a vmap rule that folds the mapped dimension into the batch, the first dimension of every tensor.
+def custom_operation(name: str, function: Callable[..., Any], shapes: Callable[..., Any]) -> Any:
+    """Make a function of tensors an operation that torch can compile, export and map.
 
     Args:
-        operation: The custom operation.
-        outputs: Number of tensors it returns. A tensor without elements is passed on unchanged.
+        name: Name of the operation among those of covpool.
+        function: The function.
+        shapes: Gives empty tensors in place of the function's results, for the same arguments.
+    """
+    operation = torch.library.custom_op(f"covpool::{name}", function, mutates_args=())
+    operation.register_fake(shapes)
+    fold_vmap(operation)
+    return operation
+
+
+def fold_vmap(operation: Any) -> None:
+    """Register a vmap rule that folds the mapped dimension into the batch, the first dimension of every tensor.
+
+    A tensor without elements is passed on unchanged.
     """
 
     @operation.register_vmap
@@ -30,9 +43,9 @@ def fold_vmap(operation: Any, outputs: int) -> None:
             return value.unflatten(0, (size, -1)) if value.numel() else value.expand(size, *value.shape)
 
         results = _in_parts(operation, [fold(value, dim) for value, dim in zip(args, in_dims, strict=True)])
-        if outputs == 1:
+        if len(results) == 1:
             return unfold(results[0]), 0
-        return tuple(unfold(value) for value in results), (0,) * outputs
+        return tuple(map(unfold, results)), (0,) * len(results)
 
 
 def _in_parts(operation: Any, args: list[Any]) -> tuple[Tensor, ...]:

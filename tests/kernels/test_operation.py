@@ -1,4 +1,4 @@
-"""covpool.kernels.vmap: a mapped operation equals a loop over its items."""
+"""covpool.kernels.operation: a mapped operation equals a loop over its items."""
 
 from collections.abc import Callable
 from typing import Any
