@@ -1,5 +1,6 @@
 """The comparison of two runs: its numbers against a count by hand, and its page."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,4 +73,13 @@ def test_the_page_shows_both_runs(finished: Path, tmp_path: Path) -> None:
 def test_runs_on_other_data_are_refused(finished: Path, tmp_path: Path) -> None:
     train(tiny_recipe(make_tree(tmp_path / "tree", test=2)), tmp_path / "run")
     with pytest.raises(covpool.CovpoolError, match="other test images"):
+        write_comparison(finished, tmp_path / "run", device="cpu")
+
+
+def test_other_images_of_the_same_classes_are_refused(finished: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(finished.parent / "tree", tmp_path / "tree")
+    image = min(path for path in (root / "test").rglob("*") if path.is_file())
+    image.rename(image.with_stem(f"{image.stem}-other"))
+    train(tiny_recipe(root, data={"broken": "skip"}, train={"epochs": 1}), tmp_path / "run")
+    with pytest.raises(covpool.CovpoolError, match="the same split"):
         write_comparison(finished, tmp_path / "run", device="cpu")

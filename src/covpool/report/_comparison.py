@@ -97,8 +97,9 @@ def write_comparison(
         open_run(run, splits=open_splits(run) if open_splits is not None else None, device=device)
         for run in (first, second)
     ]
-    result = compare_predictions(*(required(run.predictions) for run in runs))
     names = _names(first, second)
+    _check_same_images(runs)
+    result = compare_predictions(*(required(run.predictions) for run in runs))
     values = {
         "names": names,
         "runs": runs,
@@ -113,6 +114,16 @@ def write_comparison(
     with replacing(second / COMPARISON_FILE) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
     return second / COMPARISON_FILE
+
+
+def _check_same_images(runs: list[OpenRun]) -> None:
+    """Refuse runs whose checkpoints name different test images: equal numbers per class do not make them the same."""
+    splits = [required(run.checkpoint).about.data for run in runs]
+    if len({split.fingerprints["test"] for split in splits if split and "test" in split.fingerprints}) > 1:
+        raise CovpoolError(
+            "the two runs have other test images, so that their predictions cannot be compared: train both on the "
+            "same split"
+        )
 
 
 def compare_predictions(first: Predictions, second: Predictions) -> PairedResult:
