@@ -37,6 +37,16 @@ def test_table_accuracy_and_files(out: Path) -> None:
     assert "Choice by cross-validation" in page and "Learning curves" not in page and "not finished" not in page
 
 
+def test_a_classifier_that_stops_before_its_tolerance_is_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("covpool.engine.classifiers._logistic.TOLERANCE", 0.0)
+    result = run("fit", root, "pool=avg", *SMALL, "--out", tmp_path / "run", "--no-report")
+    assert "stopped before its tolerance" in result.output
+    training = read_checkpoint(tmp_path / "run" / "best.safetensors").training
+    assert training is not None and training.notes["chosen"]["converged"] is False
+
+
 def test_the_report_can_be_written_again(out: Path, root: Path) -> None:
     (out / "report.html").unlink()
     result = run("report", out, "--device", "cpu", "--root", root)

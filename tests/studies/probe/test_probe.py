@@ -416,6 +416,10 @@ class TestSummary:
         assert "edge" in summarize(runs)[0].note
         assert not summarize([replace(runs[0], lr=1.0)])[0].note
 
+    def test_a_classifier_that_stopped_before_its_tolerance_is_noted(self) -> None:
+        rows = summarize([*result("avg", [[1, 1]]), *result("max", [[1, 0]], converged=False)])
+        assert [row.note for row in rows] == ["", "classifier stopped before its tolerance"]
+
     def test_several_seeds_are_compared_with_one(self) -> None:
         rows = summarize([*result("avg", [[1, 0] * 50]), *result("smso", [[1, 1] * 50, [0, 0] * 50], random=True)])
         assert rows[1].note == "random weights, 2 seeds" and rows[1].to_reference is not None

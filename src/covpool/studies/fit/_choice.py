@@ -78,6 +78,7 @@ class Trial:
         penalty: Penalty of the classifier with this accuracy.
         accuracies: Accuracy of every penalty.
         seconds: Time of pooling and fitting.
+        converged: Whether the classifier reached its tolerance.
     """
 
     candidate: Candidate
@@ -87,6 +88,7 @@ class Trial:
     penalty: float
     accuracies: dict[float, float]
     seconds: float
+    converged: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """The trial as values that JSON can hold."""

@@ -93,6 +93,7 @@ class CandidateComparison:
             chosen.penalty,
             chosen.accuracies,
             sum(frozen.seconds.values()),
+            chosen.converged,
         )
         return FittedPool(spec, tap, frozen, trial, self.backbone.augment(candidate.size))
 
