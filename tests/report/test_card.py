@@ -1,5 +1,6 @@
 """A run that is pushed to a folder in place of the hub, and loaded from it."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ import torch
 
 import covpool
 from covpool.engine.training import LAST_CHECKPOINT
+from covpool.engine.training._loop import train
 from covpool.io import read_checkpoint
+from tiny import make_tree, tiny_recipe
 
 hub = pytest.importorskip("huggingface_hub")
+EXAMPLE = Path(__file__).parents[2] / "docs" / "hub.md"
 
 
 @pytest.fixture
@@ -48,6 +52,26 @@ def test_a_run_is_pushed_with_its_card_and_loaded(finished: Path, folder: Path) 
         assert torch.equal(covpool.load("hf://me/birds")(x), expected)
         assert torch.equal(covpool.load("hf://me/birds@main")(x), expected)
     assert read_checkpoint("hf://me/birds").class_names == read_checkpoint(finished / LAST_CHECKPOINT).class_names
+
+
+def test_the_card_of_a_fit_says_what_it_is(folder: Path, tmp_path: Path) -> None:
+    settings = {"backbone": "test_resnet", "pretrained": False, "size": 32, "pool": "isqrt", "width": 8}
+    root = make_tree(tmp_path / "tree")
+    covpool.fit(str(root), **settings, out=str(tmp_path / "fit"), data={"workers": 0})
+    covpool.push_to_hub(tmp_path / "fit", "me/fit")
+    card = (folder / "me/fit/README.md").read_text()
+    assert "The backbone is frozen" in card and "`folder` (tree)" in card and "* `width`: 8" in card
+    assert "optimizer" not in card and str(tmp_path) not in card
+    headings = re.findall(r"^#+ (?!me/).*$", card, re.MULTILINE)
+    assert len(headings) == 3 and all(f"\n##{one}\n" in EXAMPLE.read_text() for one in headings)
+
+
+def test_the_card_names_initial_weights_without_their_folder(folder: Path, finished: Path, tmp_path: Path) -> None:
+    changes = {"data": {"broken": "skip"}, "init": {"weights": str(finished / LAST_CHECKPOINT)}}
+    train(tiny_recipe(finished.parent / "tree", **changes), tmp_path / "run")
+    covpool.push_to_hub(tmp_path / "run", "me/tuned")
+    card = (folder / "me/tuned/README.md").read_text()
+    assert 'weights = "last.safetensors"' in card and str(finished) not in card
 
 
 def test_mistakes(folder: Path, tmp_path: Path) -> None:

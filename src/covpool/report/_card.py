@@ -9,6 +9,7 @@ from covpool.diagnostics import Spectra
 from covpool.io import HUB_FILE
 from covpool.recipe import to_toml
 from covpool.report._facts import about_network, metrics, versions
+from covpool.report._fit import fit_section
 from covpool.report._open import open_run
 from covpool.report._predictions import find_checkpoint
 from covpool.report._section import required
@@ -48,20 +49,23 @@ def write_card(run: Path, folder: Path, repository: str, license: str = "") -> N
     opened = open_run(run)
     recipe, evaluation, spectra = opened.recipe, opened.evaluation, opened.spectra
     checkpoint = required(opened.checkpoint)
+    shown = recipe.changed(data={"root": ""}, init={"weights": Path(recipe.init.weights).name})  # folders are private
     if spectra.value is not None:
         _plot(spectra.value, folder / PLOT)
     values: dict[str, Any] = {
         "repository": repository,
         "license": license,
-        "recipe": recipe.changed(data={"root": ""}),  # the folder is private, and of no use to others
+        "recipe": shown,
+        "fit": fit_section(checkpoint.about),
+        "folder": Path(recipe.data.root).name,
         "split": checkpoint.about.data,
         "classes": len(checkpoint.about.class_names or ()),
         "evaluation": evaluation,
         "metrics": metrics(evaluation.value) if evaluation.value else [],
-        "network": about_network(checkpoint.network, recipe),
+        "network": about_network(checkpoint.network, shown),
         "plot": PLOT if spectra.value is not None else "",
         "versions": versions(checkpoint.about.versions)[:-1],
-        "toml": to_toml(recipe.changed(data={"root": ""})),
+        "toml": to_toml(shown),
     }
     (folder / "README.md").write_text(render_page(CARD, values))
 
