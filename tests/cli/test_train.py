@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
+from covpool.cli.train import _summary
+from covpool.engine.training import Result
 from covpool.recipe import read_recipe, to_toml
 from tiny import make_tree, tiny_recipe
 
@@ -59,3 +61,13 @@ def test_mistakes_are_one_line(recipe: Path, tmp_path: Path) -> None:
     assert "leave 'tiny.toml' out" in refused("train", "tiny.toml", "--resume", tmp_path)
     assert "not both" in refused("train", "--resume", tmp_path, "--out", tmp_path / "other")
     assert "this machine has; got accelerator 'abacus'" in refused("train", recipe, "devices.accelerator=abacus")
+
+
+@pytest.mark.parametrize("best_on", ["test", "validation"])
+@pytest.mark.parametrize("best_epoch", [0, 97, 100])
+def test_the_last_lines_fit_80_columns(best_on: str, best_epoch: int) -> None:
+    epoch = best_epoch if best_on == "validation" else 100
+    result = Result(Path("runs/finetune"), 100, {"top1": 1.0}, epoch, 1.0, best_epoch, best_on, 12345.6)
+    lines = _summary(result).splitlines()
+    assert max(map(len, lines)) <= 80 and lines[0] == "100 epochs, 12346 s of training"
+    assert any("too optimistic" in line for line in lines) == (best_on == "test" and best_epoch == 97)

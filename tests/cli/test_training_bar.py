@@ -37,7 +37,7 @@ def test_events_are_shown() -> None:
         "the backbone from file.pth",
         "10/20",
         "loss 1.500  accuracy 25.0%  100 images/s",
-        "90% of the time was spent waiting for images: raise data.workers or set data.cache",
+        "90% of the time is waiting for images: raise data.workers or set data.cache",
         "skipping an image that cannot be read: a/[b].jpg",
         "epoch 1: loss 1.400, training 30.0%, test 50.00%, top-5 100.00%, 7 s",
         "epoch 2: loss 1.400, training 30.0%, test not evaluated, 2 s",

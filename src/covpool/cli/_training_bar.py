@@ -65,7 +65,7 @@ class TrainingBar:
         if waiting > WAITING and not self._advised:
             self._advised = True
             remedy = "raise data.workers or set data.cache"
-            say(self._console, f"{waiting:.0%} of the time was spent waiting for images: {remedy}")
+            say(self._console, f"{waiting:.0%} of the time is waiting for images: {remedy}")
 
 
 def _step(event: "Event") -> str:

@@ -101,17 +101,18 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
 
 def _summary(result: "Result") -> str:
     epochs = "1 epoch" if result.epochs == 1 else f"{result.epochs} epochs"
-    return f"{epochs}, {result.seconds:.0f} s of training; {_accuracy(result)}everything is in {result.run}"
+    lines = [f"{epochs}, {result.seconds:.0f} s of training", *_accuracy(result), f"everything is in {result.run}"]
+    return "\n".join(lines)
 
 
-def _accuracy(result: "Result") -> str:
-    """The test accuracy and how its epoch was chosen."""
-    best = f"{result.best:.2%} after epoch {result.best_epoch}"
+def _accuracy(result: "Result") -> list[str]:
+    """The test accuracy and how its epoch was chosen, in lines of at most 80 characters."""
     top1 = f"test top-1 {result.metrics['top1']:.2%}" if "top1" in result.metrics else "test classes unknown"
     if not result.best_epoch:
-        return ""
+        return []
     if result.best_on == "validation":
-        return f"{top1}, of epoch {result.epoch}, which is the best on the validation set ({result.best:.2%}); "
+        return [f"{top1}, of epoch {result.epoch}, the best on the validation set ({result.best:.2%})"]
     if result.best_epoch == result.epoch:
-        return f"{top1} after the last epoch; "
-    return f"{top1} after the last epoch (best on test: {best}, too optimistic because chosen on the test images); "
+        return [f"{top1} after the last epoch"]
+    best = f"best on test: {result.best:.2%} after epoch {result.best_epoch}"
+    return [f"{top1} after the last epoch", f"{best}; chosen on test images, so too optimistic"]
