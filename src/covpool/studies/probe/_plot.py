@@ -18,8 +18,8 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     """Plot the gain of every pool over average pooling, sorted, and its accuracy against the time per image.
 
     The gain has its paired 95 % interval, and the accuracy its own. Without average pooling, the difference to the best
-    pool takes the place of the gain, and without measured times the length of the vector that of the time. Pools that
-    diverged or failed are left out.
+    pool takes the place of the gain, and without measured times the length of the vector that of the time. On a GPU the
+    time is that its kernels are busy. Pools that diverged or failed are left out.
 
     Args:
         rows: Summaries of `summarize`.
@@ -33,9 +33,7 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     size = (13, max(5.0, 1.5 + 0.22 * len(shown)))
     figure, (ranked, axes) = plt.subplots(1, 2, figsize=size, width_ratios=(1, 1.5), layout="constrained")
     _rank(ranked, shown)
-    times = [row.cost_per_image("ms_per_batch") for row in shown]
-    timed = all(times)
-    costs = [time if timed and time else row.results[0].size for time, row in zip(times, shown, strict=True)]
+    costs, about = _costs(shown)
     for group in dict.fromkeys(row.group for row in shown):
         chosen = [(cost, row) for cost, row in zip(costs, shown, strict=True) if row.group == group]
         tops = [100 * row.top1 for _, row in chosen]
@@ -47,7 +45,7 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
             label=GROUPS[group],
         )  # fmt: skip
     axes.set_xscale("log")
-    axes.set_xlabel("milliseconds per image (reduction and pool)" if timed else "length of the vector")
+    axes.set_xlabel(about)
     axes.set_ylabel("top-1 accuracy, %, with 95 % interval")
     axes.margins(x=0.12)
     axes.grid(alpha=0.3)
@@ -66,6 +64,15 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
         label.set_in_layout(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _costs(rows: Sequence[PoolSummary]) -> tuple[list[float], str]:
+    """Return the cost of one image for every pool, the same measure for all, and what it is."""
+    for name, about in (("busy_ms_per_batch", "GPU milliseconds"), ("ms_per_batch", "milliseconds")):
+        times = [row.cost_per_image(name) for row in rows]
+        if all(times):
+            return [time or 0.0 for time in times], f"{about} per image (reduction and pool)"
+    return [float(row.results[0].size) for row in rows], "length of the vector"
 
 
 def _rank(axes: Any, rows: Sequence[PoolSummary]) -> None:
