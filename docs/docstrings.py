@@ -1,9 +1,14 @@
 """Extension of griffe, which reads the docstrings for the reference: turn their plain text into Markdown."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import griffe
+
+sys.path.insert(0, str(Path(__file__).parent))  # the module is loaded by its path
+from formulas import with_latex
 
 LABELS = r"^(Formula|Reference|Size|Cost|Shape): (.+?)(?=\n\n|\n[A-Z]\w+: |\Z)"
 EXAMPLE = r"^>>> .*?(?=\n\n|\Z)"
@@ -22,8 +27,8 @@ class TerminalDocstrings(griffe.Extension):
 def to_markdown(text: str) -> str:
     """Return a docstring as Markdown.
 
-    Examples are fenced, formulas are code on a line of their own, arguments that share a text are listed one by one,
-    and inner products such as <x, y> are not read as tags.
+    Examples are fenced, formulas of blocks are code on a line of their own, arguments that share a text are listed one
+    by one, formulas in the text become LaTeX, and inner products such as <x, y> are not read as tags.
 
     >>> print(to_markdown("Pool.\\n\\nFormula: z = <x, y>\\nSize: c\\n\\n>>> 1 + 1\\n2"))
     Pool.
@@ -44,7 +49,11 @@ def to_markdown(text: str) -> str:
         SHARED, lambda found: "\n".join(f"    {name}: {found[2]}" for name in found[1].split(", ")), text, flags=re.M
     )
     parts = re.split(f"({CODE})", text, flags=re.S)
-    return "".join(part if index % 2 else re.sub(r"<(?=[A-Za-z])", "&lt;", part) for index, part in enumerate(parts))
+    return "".join(part if index % 2 else _escape(with_latex(part)) for index, part in enumerate(parts))
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"<(?=[A-Za-z])", "&lt;", text)
 
 
 def _paragraph(found: re.Match[str]) -> str:

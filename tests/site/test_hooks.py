@@ -39,6 +39,16 @@ def test_docstrings_become_markdown(docstring: str, markdown: str) -> None:
     assert load("docstrings").to_markdown(docstring) == markdown
 
 
+def test_formulas_in_docstrings_become_latex() -> None:
+    text = load("docstrings").to_markdown("The result is x / sqrt(|x|^2 +\n    eps), and `sqrt(t) Y` stays.")
+    assert text == r"The result is $x / \sqrt{\lVert x \rVert^2 + \varepsilon}$, and `sqrt(t) Y` stays."
+
+
+def test_every_formula_stands_in_a_docstring() -> None:
+    source = " ".join(" ".join(path.read_text().split()) for path in DOCS.parent.glob("src/covpool/**/*.py"))
+    assert [one for one in load("formulas").FORMULAS if one not in source] == []
+
+
 def test_latex_becomes_mathml() -> None:
     page = 'As <span class="arithmatex">\\(a &lt; b\\)</span> and <div class="arithmatex">\\[\\sqrt{x}\\]</div>'
     content = load("hooks").on_page_content(page)

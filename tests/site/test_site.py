@@ -72,8 +72,7 @@ def faults(path: Path, pages: dict[Path, Page], root: Path) -> list[str]:
     found += ["a code fence that is not parsed"] if "```" in page.text else []
     found += ["mathematics that is not converted"] if any(mark in page.text for mark in ("$$", "\\(", "\\[")) else []
     found += [f"a LaTeX command that is not known: {page.maths}"] if "\\" in page.maths or "&" in page.maths else []
-    if "reference" not in path.parts:  # docstrings are written for a terminal
-        found += [f"a formula as plain text: {one}" for one in ASCII_MATHS.findall(page.text)]
+    found += [f"a formula as plain text: {one}" for one in ASCII_MATHS.findall(page.text)]
     for address in page.resources:
         if "//" in address:
             found.append(f"a request to another host: {address}")
