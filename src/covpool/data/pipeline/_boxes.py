@@ -73,7 +73,7 @@ def train_boxes(augment: ResolvedAugment, sizes: Tensor, draws: Draws) -> Boxes:
 
 
 def eval_boxes(size: int, sizes: Tensor, crops: Crops) -> Boxes:
-    """Test crops: one per image, or ten in a row in the order of `TenCrops`."""
+    """Test crops: one per image, or ten in a row in the order of `ten_crops`."""
     h, w = sizes.double().unbind(1)
     top, left = _central(h, size), _central(w, size)
     flipped = torch.zeros(crops, dtype=torch.bool)

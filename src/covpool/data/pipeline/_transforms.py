@@ -1,6 +1,7 @@
 """How an image becomes an input: the table `augment` of a recipe as torchvision transforms."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -39,7 +40,7 @@ def train_transform(augment: ResolvedAugment, *, resized: bool = False) -> Trans
         steps.append(v2.RandomResizedCrop(augment.size, augment.scale, augment.ratio, _filter(augment)))
     elif augment.scales:
         low, high = augment.scales
-        steps += [CheckArea(high), v2.RandomResize(low, high + 1, _filter(augment))]
+        steps += [partial(check_area, side=high), v2.RandomResize(low, high + 1, _filter(augment))]
     if augment.crop == "random":
         steps.append(v2.RandomCrop(augment.size, pad_if_needed=True))
     elif augment.crop == "center":
@@ -50,9 +51,9 @@ def train_transform(augment: ResolvedAugment, *, resized: bool = False) -> Trans
         steps.append(v2.RandAugment(magnitude=augment.randaugment))
     if augment.color_jitter:
         steps.append(v2.ColorJitter(*3 * [augment.color_jitter]))
-    steps.append(ToTensor())
+    steps.append(to_tensor)
     if augment.pca_noise:
-        steps.append(PCANoise(augment.pca_noise))
+        steps.append(partial(add_pca_noise, deviation=augment.pca_noise))
     return v2.Compose([*steps, v2.Normalize(augment.mean, augment.std)])
 
 
@@ -67,8 +68,8 @@ def eval_transform(augment: ResolvedAugment, *, crops: Crops = 1, resized: bool 
     if crops == 10 and augment.resize:
         check_ten_crops(augment.size, augment.resize[0], augment.resize[-1])
     steps = [] if resized else [resize(augment)]
-    cut = v2.CenterCrop(augment.size) if crops == 1 else TenCrops(augment.size)
-    return v2.Compose([*steps, cut, ToTensor(), v2.Normalize(augment.mean, augment.std)])
+    cut = v2.CenterCrop(augment.size) if crops == 1 else partial(ten_crops, size=augment.size)
+    return v2.Compose([*steps, cut, to_tensor, v2.Normalize(augment.mean, augment.std)])
 
 
 def preprocessing(augment: ResolvedAugment) -> Preprocessing:
@@ -99,7 +100,7 @@ def resize(augment: ResolvedAugment) -> Callable[[Image.Image], Image.Image]:
     if not augment.resize:
         return v2.Identity()
     to_size = v2.Resize(list(augment.resize), _filter(augment))
-    return to_size if len(augment.resize) == 2 else v2.Compose([CheckArea(augment.resize[0]), to_size])
+    return to_size if len(augment.resize) == 2 else v2.Compose([partial(check_area, side=augment.resize[0]), to_size])
 
 
 def _filter(augment: ResolvedAugment) -> v2.InterpolationMode:
@@ -107,40 +108,26 @@ def _filter(augment: ResolvedAugment) -> v2.InterpolationMode:
     return v2.InterpolationMode(augment.interpolation)
 
 
-class CheckArea:
-    """Refuses an image as broken if resizing its shorter side to `side` would take too much memory."""
-
-    def __init__(self, side: int) -> None:
-        self.side = side
-
-    def __call__(self, image: Image.Image) -> Image.Image:
-        short, long = sorted(image.size)
-        length = round(self.side * long / short)
-        if length * self.side > max(LARGEST_AREA, 4 * self.side**2):
-            raise BrokenImage(
-                "an image", f"too narrow: {short} x {long} pixels would be resized to {self.side} x {length}"
-            )
-        return image
+def check_area(image: Image.Image, side: int) -> Image.Image:
+    """Refuse an image as broken if resizing its shorter side to `side` would take too much memory."""
+    short, long = sorted(image.size)
+    length = round(side * long / short)
+    if length * side > max(LARGEST_AREA, 4 * side**2):
+        raise BrokenImage("an image", f"too narrow: {short} x {long} pixels would be resized to {side} x {length}")
+    return image
 
 
-class ToTensor:
+def to_tensor(image: Image.Image | tuple[Image.Image, ...]) -> Tensor:
     """One image as float32 in [0, 1], (3, h, w), or several stacked, (k, 3, h, w)."""
-
-    def __call__(self, image: Image.Image | tuple[Image.Image, ...]) -> Tensor:
-        if isinstance(image, tuple):
-            return torch.stack([self(one) for one in image])
-        return v2.functional.to_dtype(v2.functional.pil_to_tensor(image), torch.float32, scale=True)
+    if isinstance(image, tuple):
+        return torch.stack([to_tensor(one) for one in image])
+    return v2.functional.to_dtype(v2.functional.pil_to_tensor(image), torch.float32, scale=True)
 
 
-class TenCrops:
+def ten_crops(image: Image.Image, size: int) -> tuple[Image.Image, ...]:
     """The four corners and the center, and the same of the flipped image."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __call__(self, image: Image.Image) -> tuple[Image.Image, ...]:
-        check_ten_crops(self.size, image.height, image.width)
-        return v2.functional.ten_crop(image, self.size)
+    check_ten_crops(size, image.height, image.width)
+    return v2.functional.ten_crop(image, size)
 
 
 def check_ten_crops(size: int, height: int, width: int) -> None:
@@ -152,12 +139,7 @@ def check_ten_crops(size: int, height: int, width: int) -> None:
         )
 
 
-class PCANoise:
-    """AlexNet's noise: adds V (alpha * lambda), alpha ~ N(0, deviation^2), to all pixels of an image in [0, 1]."""
-
-    def __init__(self, deviation: float) -> None:
-        self.deviation = deviation
-
-    def __call__(self, x: Tensor) -> Tensor:  # (3, h, w)
-        alpha = torch.randn(3) * self.deviation
-        return x + (PCA_VECTORS @ (alpha * PCA_VALUES))[:, None, None]
+def add_pca_noise(x: Tensor, deviation: float) -> Tensor:  # (3, h, w)
+    """AlexNet's noise: add V (alpha * lambda), alpha ~ N(0, deviation^2), to all pixels of an image in [0, 1]."""
+    alpha = torch.randn(3) * deviation
+    return x + (PCA_VECTORS @ (alpha * PCA_VALUES))[:, None, None]
