@@ -88,6 +88,17 @@ def test_an_embedded_image_needs_no_model(root: Path, tmp_path: Path) -> None:
     assert "name its checkpoint with --model" in refused("neighbours", write_image(tmp_path / "new.png"), "--in", out)
 
 
+def test_how_often_the_nearest_image_has_the_right_class(root: Path, checkpoint: Path, tmp_path: Path) -> None:
+    train, test = tmp_path / "train.npz", tmp_path / "test.npz"
+    for part, out in ((root / "train", train), (root / "test", test)):
+        embed(part, out, "--model", checkpoint, "--workers", 0, "--device", "cpu")
+    found = json.loads(run("neighbours", test, "--in", train, "--json").output)
+    assert found["images"] == 9 and found["interval"][0] < found["top1"] < found["interval"][1] + 1e-9
+    assert f"for {100 * found['top1']:.1f} % of 9 images" in " ".join(
+        run("neighbours", test, "--in", train).output.split()
+    )
+
+
 def test_another_model_is_refused(root: Path, checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "vectors.npz"
     embed(root, out, "--model", "test_resnet", *SETTINGS)

@@ -2,14 +2,18 @@
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from covpool._errors import check_positive_int, require
 from covpool.cli._options import Device, chosen_device
-from covpool.cli._output import table
+from covpool.cli._output import percent_interval, say, table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def command(
@@ -23,8 +27,10 @@ def command(
 ) -> None:
     """Find the embedded images that are most similar to an image, by the cosine of their vectors.
 
+    For a second file of `covpool embed`, tell how often the most similar image has the right class.
+
     Args:
-        image: Image file.
+        image: Image file, or a file with the vectors of other images by the same model.
         vectors: File of `covpool embed`.
         model: Checkpoint that made the vectors. The default is the one that the file names. An image that was embedded
             needs none.
@@ -33,9 +39,12 @@ def command(
     """
     check_positive_int("--top", top)
     require("torchvision", "models")
-    from covpool.studies.embed import check_model, embed_image, read_embeddings
+    from covpool.studies.embed import SUFFIXES, check_model, embed_image, read_embeddings
 
     embeddings = read_embeddings(vectors)
+    if image.suffix in SUFFIXES:
+        _show_accuracy(embeddings.nearest_has_class_of(read_embeddings(image)), json)
+        return
     row = embeddings.find(image)
     if model is not None:
         check_model(embeddings, vectors, model)
@@ -50,3 +59,17 @@ def command(
         return
     rows = [(one.path, one.class_name, f"{one.similarity:.3f}") for one in found]
     Console().print(table(("image", "class", "similarity"), rows, left=2))
+
+
+def _show_accuracy(right: "NDArray[np.bool_]", json: bool) -> None:
+    from covpool.engine.evaluation import wilson
+
+    accuracy, interval = float(right.mean()), wilson(int(right.sum()), len(right))
+    if json:
+        typer.echo(json_format.dumps({"top1": accuracy, "interval": interval, "images": len(right)}))
+        return
+    say(
+        Console(),
+        f"the most similar image has the class of the image for {100 * accuracy:.1f} % of {len(right)} images, "
+        f"95 % interval {percent_interval(interval)}",
+    )

@@ -1,5 +1,6 @@
 """Files of embeddings, and nearest neighbours."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,20 @@ def test_nearest_by_cosine() -> None:
     assert [one.class_name for one in found] == ["a", "b", "a"]
     assert found[0].similarity == pytest.approx(10 / np.hypot(10, 1))
     assert [one.path for one in made.nearest(made.vectors[0], 9, skip=0)] == ["/b/3.png", "/a/ä 2.png", "/4.png"]
+
+
+def test_the_nearest_image_is_compared_by_the_name_of_its_class() -> None:
+    known = embeddings()
+    vectors = np.array([[2, 0], [0, 1], [1, 1]], dtype=np.float32)
+    images = Embeddings(vectors, np.array(["/5.png", "/6.png", "/7.png"]), np.array([0, 1, 1]), ("a", "b"), MODEL)
+    assert known.nearest_has_class_of(images).tolist() == [True, False, True]
+    assert known.nearest_has_class_of(replace(images, class_names=("b", "a"))).tolist() == [False, True, False]
+    itself = replace(images, paths=np.array(["/a/1.png", "/6.png", "/7.png"]))
+    assert known.nearest_has_class_of(itself).tolist() == [False, False, True]
+    with pytest.raises(CovpoolError, match="vectors of two models"):
+        known.nearest_has_class_of(replace(images, model=MODEL.changed(digest="def")))
+    with pytest.raises(CovpoolError, match="every image must have a class"):
+        known.nearest_has_class_of(known)
 
 
 def test_images_are_found_by_their_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,31 @@ class Embeddings:
             top: Number of images.
             skip: Row to leave out, such as that of the image itself.
         """
-        lengths = np.sqrt(np.einsum("nd,nd->n", self.vectors, self.vectors)) * np.linalg.norm(vector)
-        cosines = self.vectors @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)
+        cosines = self._cosines(vector[None])[0]
         order = [int(row) for row in np.argsort(-cosines, kind="stable") if row != skip]
         return [Neighbour(str(self.paths[i]), self._class_name(i), float(cosines[i])) for i in order[:top]]
+
+    def nearest_has_class_of(self, images: "Embeddings") -> NDArray[np.bool_]:  # (m,)
+        """Tell for each of m images whether the most similar image here has its class.
+
+        An image that is here too is not compared with itself.
+
+        Args:
+            images: Embeddings of the images by the same model, with classes.
+        """
+        if images.model.digest != self.model.digest:
+            raise CovpoolError("vectors of two models cannot be compared: embed both sets of images by one model")
+        if UNKNOWN in images.labels:
+            raise CovpoolError("every image must have a class: embed a folder with one folder per class")
+        itself = images.paths[:, None] == self.paths  # (m, n)
+        nearest = np.where(itself, -np.inf, self._cosines(images.vectors)).argmax(1)
+        names = [(images._class_name(i), self._class_name(row)) for i, row in enumerate(nearest)]
+        return np.array([one == other for one, other in names])
+
+    def _cosines(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:  # (m, d) -> (m, n)
+        """Cosines between other vectors and these."""
+        lengths = np.outer(*(np.sqrt(np.einsum("nd,nd->n", one, one)) for one in (vectors, self.vectors)))
+        return (vectors @ self.vectors.T) / np.maximum(lengths, np.finfo(np.float32).tiny)
 
     def _class_name(self, row: int) -> str:
         label = self.labels[row]
