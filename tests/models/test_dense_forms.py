@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from timm.models.levit import Levit
+from timm.models.twins import Twins
 from torch import Tensor, nn
 
 from covpool.models._backbone import make_backbone
@@ -89,6 +90,24 @@ def test_a_dense_form_that_does_not_fit_is_undone() -> None:
     with pytest.warns(LastStrideKept, match="it takes images of 64 x 64 pixels only, so another backbone"):
         remove_last_stride(backbone, "test")
     assert torch.equal(backbone(x), expected) and backbone.unstrided == ()
+
+
+@torch.no_grad()
+def test_twins_merges_patches_at_every_position() -> None:
+    torch.manual_seed(0)
+    sizes = {"embed_dims": (8, 8, 8, 16), "num_heads": (1, 1, 1, 1), "depths": (1, 1, 1, 2)}
+    twins = Twins(img_size=64, wss=(2, 2, 2, 2), num_classes=5, **sizes).eval()
+    x = torch.randn(1, 8, 4, 4)
+    before, size = twins.patch_embeds[3](x)
+    backbone = make_backbone(twins, input_size=(64, 64))
+    state = copy.deepcopy(backbone.state_dict())
+    remove_last_stride(backbone, "twins")
+    assert backbone.unstrided == ("patch_embeds.3",) and has_dense_form(backbone)
+    assert backbone(torch.randn(1, 3, 64, 64)).numel() == 16 * 16
+    dense, dense_size = backbone.get_submodule("body.patch_embeds.3")(x)
+    assert (size, dense_size) == ((2, 2), (4, 4))
+    torch.testing.assert_close(dense.unflatten(1, (4, 4))[:, ::2, ::2].flatten(1, 2), before)
+    assert all(torch.equal(value, state[key]) for key, value in backbone.state_dict().items())
 
 
 @pytest.mark.parametrize("use_conv", [False, True])

@@ -77,7 +77,7 @@ TIMM: dict[str, Expected] = {
     "swin_tiny_patch4_window7_224": Expected(768, layout="channels_last", stride="layers.3.downsample"),
     "swinv2_tiny_window8_256": Expected(768, layout="channels_last", stride="layers.3.downsample"),
     "levit_128s": Expected(384, layout="tokens", stride="stages.2.downsample.attn_downsample"),
-    "twins_svt_small": Expected(512, layout="tokens", stride="kept"),
+    "twins_svt_small": Expected(512, layout="tokens", stride="patch_embeds.3"),
     "efficientformer_l1": Expected(448, layout="tokens", stride="kept"),
     "hiera_tiny_224": Expected(768, layout="tokens", stride="kept"),
     "coatnet_nano_rw_224": Expected(512, stride="kept"),

@@ -32,6 +32,25 @@ class DensePatchMerging(nn.Module):
         return merged
 
 
+class DensePatchEmbedding(nn.Module):
+    """The patch embedding of Twins at every position: a convolution of the patches to the right and below, and a norm.
+
+    Args:
+        embedding: Patch embedding of timm, which also returns the size of the map.
+    """
+
+    def __init__(self, embedding: nn.Module) -> None:
+        super().__init__()
+        proj, norm = embedding.proj, embedding.norm
+        assert isinstance(proj, nn.Conv2d) and isinstance(norm, nn.LayerNorm)
+        self.proj, self.norm = proj, norm
+        proj.stride = (1, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:  # (b, c, h, w) -> (b, h w, d), (h, w)
+        padded = nn.functional.pad(x, (0, 1, 0, 1), mode="replicate")
+        return self.norm(self.proj(padded).flatten(2).mT), (x.shape[2], x.shape[3])
+
+
 class DenseInceptionReduction(nn.Module):
     """The last reduction of Inception-v3 at every position: two branches of convolutions and a max-pooling.
 
@@ -57,7 +76,7 @@ class DenseInceptionReduction(nn.Module):
         return x
 
 
-DENSE_FORMS = (DensePatchMerging, DenseInceptionReduction)
+DENSE_FORMS = (DensePatchMerging, DensePatchEmbedding, DenseInceptionReduction)
 
 
 def make_dense(backbone: nn.Module) -> tuple[list[str], list[Callable[[], None]]]:
@@ -82,6 +101,10 @@ def _dense_form(module: nn.Module) -> nn.Module | None:
     if set(children) == {"reduction", "norm"} and isinstance(children["reduction"], nn.Linear):
         four_times = children["reduction"].in_features == 2 * children["reduction"].out_features
         return DensePatchMerging(module) if four_times and isinstance(children["norm"], nn.LayerNorm) else None
+    if set(children) == {"proj", "norm"} and isinstance(children["norm"], nn.LayerNorm):
+        proj = children["proj"]
+        merges = isinstance(proj, nn.Conv2d) and proj.kernel_size == proj.stride == (2, 2)
+        return DensePatchEmbedding(module) if merges else None
     if {"branch3x3_2", "branch7x7x3_4"} <= set(children):
         return DenseInceptionReduction(module)
     return None

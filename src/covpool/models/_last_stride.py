@@ -25,7 +25,7 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
 
     A dry run finds it: the last module that makes a map smaller, with the parallel modules that must change too. A
     convolution gets stride 1, a pooling becomes the identity (or, beside convolutions without padding, a pooling of
-    stride 1). The patch merging of Swin, the last reduction of Inception-v3 and LeViT get a dense form. A
+    stride 1). The patch merging of Swin and Twins, the last reduction of Inception-v3 and LeViT get a dense form. A
     network that down-samples only at its entry (ViT, ConvMixer) has nothing to remove. Another, or one that fails on a
     larger map, keeps its stride with a `LastStrideKept` warning, which says what gives more positions instead.
 

@@ -35,7 +35,7 @@ def rebuild(
 ) -> Network:
     """Build the network that an architecture describes, with fresh weights.
 
-    Swin, Inception-v3 and LeViT of covpool 0.2.0 keep their last stride, as they were built; one line is logged.
+    Swin, Twins, Inception-v3 and LeViT of covpool 0.2.0 keep their last stride, as they were built; one line is logged.
 
     Args:
         architecture: `network.architecture` of a network made by `attach` or `create_model`, or the mapping that
