@@ -3,6 +3,11 @@
 import re
 
 FORMULAS = {
+    "paths of |F x|^2": r"paths of $\lVert F x \rVert^2$",
+    "y = sign(z) |z|^rho, then y / max(|y|_2, eps)": (
+        r"$y = \operatorname{sign}(z) |z|^{\rho}$, then $y / \max(\lVert y \rVert_2, \varepsilon)$"
+    ),
+    "sign(z) |z|^rho": r"$\operatorname{sign}(z) |z|^{\rho}$",
     "x_i^2 out of |F x|^2": r"$x_i^2$ out of $\lVert F x \rVert^2$",
     "y = a + b + sqrt(relu(a) relu(b) + tau)": (
         r"$y = a + b + \sqrt{\operatorname{relu}(a) \operatorname{relu}(b) + \tau}$"

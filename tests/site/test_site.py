@@ -25,7 +25,7 @@ LOADS = {
     "iframe": "src",
     "source": "src",
 }  # what a browser fetches unasked
-ASCII_MATHS = re.compile(r"[\w)]\^[\w({-]|sqrt\(|<=|>=|<-|\bSigma\b|\bsum_|\b[a-zA-Z]_[a-zA-Z0-9]\b")
+ASCII_MATHS = re.compile(r"[\w)|]\^[\w({-]|sqrt\(|<=|>=|<-|\bSigma\b|\bsum_|\b[a-zA-Z]_[a-zA-Z0-9]\b")
 NO_REQUEST = {"canonical", "next", "prev"}  # relations of a link that a browser does not fetch
 
 
