@@ -19,6 +19,7 @@ from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 
 AT_ONCE = 64  # images that are pooled at once
+CPU_AT_ONCE = 16  # the same on a CPU, where larger intermediate results are allocated anew for every batch
 DESCRIPTORS = 50_000  # number of descriptors that pools with words or bases start from
 
 # Principal axes, by what they depend on: pools that share the feature maps also share them.
@@ -113,7 +114,7 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
     pool.eval()
     vectors: Tensor | None = None
     done = 0
-    for features in _FeatureBatches(maps):
+    for features in _FeatureBatches(maps, CPU_AT_ONCE if maps.targets.device.type == "cpu" else AT_ONCE):
         pooled = vectors_of(pool)(features).float()
         if vectors is None:  # one block of memory, because the vectors need most of it
             vectors = pooled.new_empty(len(maps.features), pooled.shape[1])
@@ -126,11 +127,11 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
 class _FeatureBatches:
     """The features of all images in batches, in float32 on the device of the pool; can be read several times."""
 
-    def __init__(self, maps: Maps) -> None:
-        self._maps = maps
+    def __init__(self, maps: Maps, at_once: int = AT_ONCE) -> None:
+        self._maps, self._at_once = maps, at_once
 
     def __iter__(self) -> Iterator[Tensor]:
-        for features in self._maps.features.split(AT_ONCE):
+        for features in self._maps.features.split(self._at_once):
             yield features.to(self._maps.targets.device, non_blocking=True).float()
 
 
