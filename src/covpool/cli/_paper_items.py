@@ -158,13 +158,15 @@ def _train(planned: "list[PaperTraining]", console: Console) -> None:
 
 
 def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:
-    """Evaluate finished trainings by SVM or ten crops, where a column asks for it."""
-    from covpool.studies.paper import cell_trainings, evaluate_finished
+    """Evaluate finished trainings by SVM or ten crops, where a column asks for it, and their fusions."""
+    from covpool.studies.paper import cell_trainings, evaluate_finished, evaluate_fusions
 
     for row, column, paper in item.cells:
         for training in cell_trainings(row, column, paper):
             with console.status(f"evaluating {training.run(out).name}"):
                 evaluate_finished(training, column, out, device=device)
+    with console.status("evaluating fusions"):
+        evaluate_fusions(item, out, device=device)
 
 
 def _measure(item: "Item", out: Path, device: str, seconds: float, console: Console) -> None:

@@ -40,6 +40,12 @@ def test_numbers_of_the_paper() -> None:
     assert paper(ITEMS["figure 6a"], "alpha 0.5") == [38.51]
 
 
+def test_fusions_name_rows_of_their_table() -> None:
+    fused = {row.label: row.fuses for item in ITEMS.values() for row in item.rows if row.fuses}
+    assert {label: len(labels) for label, labels in fused.items()} == {"Fusion I": 2, "Fusion II": 2, "Fusion III": 4}
+    assert {one for labels in fused.values() for one in labels} <= {row.label for row in ITEMS["table 11"].rows}
+
+
 def test_what_the_paper_does_not_have_is_not_trained() -> None:
     names = {training.recipe for training in item_trainings(ITEMS["table 8"])}
     assert "finetune-vgg16_smso+cub" in names and "finetune-vgg16_smso+cars" not in names

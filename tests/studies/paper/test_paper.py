@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import trees
+from covpool.data.sets import open_data
+from covpool.engine.evaluation import EvaluationProtocol, evaluate
 from covpool.recipe import to_toml
 from covpool.studies.paper import (
     Cell,
@@ -15,13 +17,15 @@ from covpool.studies.paper import (
     cell_trainings,
     count_finished,
     evaluate_finished,
+    evaluate_fusions,
     find_item,
+    item_trainings,
     plan_item,
     plot_item,
     read_cells,
     run_trainings,
 )
-from tiny import tiny_recipe
+from tiny import make_tree, tiny_recipe
 
 
 def test_pretraining_comes_first_and_once() -> None:
@@ -76,6 +80,24 @@ def test_an_item_on_small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert svm.value is not None and svm.deviation is not None and "±" in svm.text
     started: list[object] = []
     assert list(run_trainings(planned, on_run=lambda *given: started.append(given))) == [] and not started
+
+
+def test_a_fusion_is_evaluated_once_its_trainings_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(to_toml(tiny_recipe(make_tree(tmp_path / "images"), train={"epochs": 1})))
+    rows = tuple(Row(label=str(seed), paper=("",), recipe="tiny.toml", settings=(f"seed={seed}",)) for seed in (0, 1))
+    rows += (Row(label="Fusion I", paper=("14.6",), fuses=("0", "1")),)
+    item = Item(name="table 99", title="Small", columns=(Column(label="e", figure="top1", error=True),), rows=rows)
+    out = Path("out")
+    evaluate_fusions(item, out, device="cpu")
+    assert read_cells(item, out)[2] == [Cell("14.6")]
+    assert list(run_trainings(plan_item(item, {}, [], out))) == []
+    evaluate_fusions(item, out, device="cpu")
+    checkpoints = [f"out/{training.run(out).name}/last.safetensors" for training in item_trainings(item)]
+    data = tiny_recipe(tmp_path / "images").data
+    expected = evaluate([Path(file) for file in checkpoints], open_data(data), data, EvaluationProtocol(device="cpu"))
+    (fused,) = read_cells(item, out)[2]
+    assert fused.value == pytest.approx(100 * (1 - expected.as_json()["top1"]))
 
 
 def test_a_failed_training_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

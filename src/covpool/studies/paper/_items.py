@@ -44,6 +44,8 @@ class Row(Settings):
     """Recipe that trains it; empty for a number that the paper quotes."""
     settings: tuple[str, ...] = ()
     """Settings on top of the recipe."""
+    fuses: tuple[str, ...] = ()
+    """Labels of the rows whose networks are fused: their probabilities are averaged."""
     x: float | None = None
     """Place on the horizontal axis of a figure."""
     line: str = ""

@@ -48,7 +48,7 @@ class Cell:
 def read_cells(item: Item, out: Path) -> list[list[Cell]]:
     """Return the cells of an item, row by row."""
     measured = read_measured(item, out)
-    found = [_cell(*cell, out, measured) for cell in item.cells]
+    found = [_fused_cell(item, *cell, out) if cell[0].fuses else _cell(*cell, out, measured) for cell in item.cells]
     width = len(item.columns)
     return [found[i * width : (i + 1) * width] for i in range(len(item.rows))]
 
@@ -88,16 +88,57 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
     if end is None or _is_own(column) or path.is_file():
         return False
     data: Data = read_recipe(run / RECIPE_FILE).data.changed(cache="none")
-    checkpoint = run / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)
     protocol = EvaluationProtocol(
         crops=None if column.crops == 1 else column.crops,
         classifier=column.classifier,
         device=device,
         features=run / "features",
     )
-    found = evaluate([checkpoint], open_data(data), data, protocol)
+    found = evaluate([_checkpoint(training, out)], open_data(data), data, protocol)
     path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
     return True
+
+
+def evaluate_fusions(item: Item, out: Path, *, device: str) -> None:
+    """Evaluate the fusions of an item whose trainings are finished, and that are not evaluated yet.
+
+    Args:
+        item: Table or figure.
+        out: Folder of all runs.
+        device: Device that runs the networks.
+    """
+    for row in item.rows:
+        path, trainings = _fusion_file(item, row, out), _fused_trainings(item, row)
+        if not trainings or path.is_file() or any(training.result(out) is None for training in trainings):
+            continue
+        data: Data = read_recipe(trainings[0].run(out) / RECIPE_FILE).data.changed(cache="none")
+        checkpoints = [_checkpoint(training, out) for training in trainings]
+        found = evaluate(checkpoints, open_data(data), data, EvaluationProtocol(device=device))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+
+
+def _checkpoint(training: Training, out: Path) -> Path:
+    """The checkpoint that is the result of a finished training."""
+    end = training.result(out)
+    assert end is not None
+    return training.run(out) / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)
+
+
+def _fused_trainings(item: Item, row: Row) -> list[Training]:
+    return [one for cell in item.cells if cell[0].label in row.fuses for one in cell_trainings(*cell)]
+
+
+def _fusion_file(item: Item, row: Row, out: Path) -> Path:
+    return out / "paper" / f"{item.name} {row.label}.json".replace(" ", "-")
+
+
+def _fused_cell(item: Item, row: Row, column: Column, paper: str, out: Path) -> Cell:
+    path = _fusion_file(item, row, out)
+    if not path.is_file():
+        return Cell(paper)
+    value = json.loads(path.read_text())[column.figure]
+    return Cell(paper, 100 * (1 - value if column.error else value), None, 1, 1)
 
 
 def _cell(row: Row, column: Column, paper: str, out: Path, measured: Measured) -> Cell:
