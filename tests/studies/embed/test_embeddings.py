@@ -1,7 +1,9 @@
 """Files of embeddings, and nearest neighbours."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,3 +79,27 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for name in ("other", "array"):
         with pytest.raises(CovpoolError, match="must be a file of `covpool embed`"):
             read_embeddings(tmp_path / f"{name}.npz")
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        *(("labels", lambda x: x + 2), ("labels", lambda x: x - 1), ("labels", lambda x: x + 0.5)),
+        *(("vectors", lambda x: x * np.nan), ("vectors", lambda x: x[:2]), ("vectors", lambda x: x[0])),
+        *(("vectors", lambda x: x.astype(str)), ("vectors", lambda x: x.astype(int)), ("paths", lambda x: x[:1])),
+        *(("about", lambda _: np.array("[" * 50_000)), ("about", lambda _: np.array("3"))),
+    ],
+)
+def test_damaged_columns_are_refused(column: str, change: Callable[[Any], Any], tmp_path: Path) -> None:
+    path = tmp_path / "vectors.npz"
+    embeddings().save(path)
+    with np.load(path) as file:
+        columns = dict(file)
+    np.savez(path, **{**columns, column: change(columns[column])})
+    with pytest.raises(CovpoolError, match="must be a file of `covpool embed`; it is another one, or damaged"):
+        read_embeddings(path)
+
+
+def test_a_vector_of_another_length_is_refused() -> None:
+    with pytest.raises(CovpoolError, match="the vectors have 2 numbers, and that of the image has 3"):
+        embeddings().nearest(np.ones(3, dtype=np.float32), 1)

@@ -90,6 +90,11 @@ class Embeddings:
             top: Number of images.
             skip: Row to leave out, such as that of the image itself.
         """
+        if vector.shape != self.vectors.shape[1:]:
+            raise CovpoolError(
+                f"the vectors have {self.vectors.shape[1]} numbers, and that of the image has {len(vector)}: the file "
+                "is damaged; embed the images again"
+            )
         cosines = self._cosines(vector[None])[0]
         order = [int(row) for row in np.argsort(-cosines, kind="stable") if row != skip]
         return [Neighbour(str(self.paths[i]), self._class_name(i), float(cosines[i])) for i in order[:top]]
@@ -138,9 +143,21 @@ def read_embeddings(path: Path) -> Embeddings:
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
         about = json.loads(str(columns["about"]))
         names = tuple(map(str, columns["class_names"]))
+        _check_columns(columns, len(names))
         return Embeddings(columns["vectors"], columns["paths"], columns["labels"], names, EmbeddingModel(**about))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CovpoolError(f"{str(path)!r} must be a file of `covpool embed`; it is another one, or damaged") from error
+
+
+def _check_columns(columns: Mapping[str, Any], classes: int) -> None:
+    """Require finite vectors, and one path and one class for each."""
+    vectors, paths, labels = (columns[name] for name in ("vectors", "paths", "labels"))
+    if [column.dtype.kind for column in (vectors, paths, labels)] != ["f", "U", "i"] or vectors.ndim != 2:
+        raise ValueError("columns of other types")
+    if not paths.shape == labels.shape == (len(vectors),) or not np.isfinite(vectors).all():
+        raise ValueError("columns of other lengths, or NaN")
+    if len(labels) and not UNKNOWN <= labels.min() <= labels.max() < classes:
+        raise ValueError("a class without a name")
 
 
 def _write_npz(found: Embeddings, path: Path) -> None:
