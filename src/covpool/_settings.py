@@ -155,6 +155,8 @@ def _line(mistake: Any, schema: dict[str, Any], table: tuple[str, ...]) -> str:
         return str(mistake["ctx"]["error"])
     if kind == "missing" and isinstance(place[-1], int):  # a list that is too short
         place = place[:-1]
+    if isinstance(place[-1], str) and _is_choice(_at(schema, place[:-1])):  # a mistake for each of several types
+        kind, place = "union", place[:-1]
     name = ".".join(map(str, (*table, *place)))
     if kind == "missing" and isinstance(value, Mapping):
         return f"`{name}` must be set"
@@ -182,6 +184,11 @@ def _at(schema: dict[str, Any], place: Location) -> dict[str, Any]:
         if "$ref" in found:
             found = schema["$defs"][found["$ref"].rpartition("/")[2]]
     return found
+
+
+def _is_choice(schema: dict[str, Any]) -> bool:
+    """Tell whether a setting takes plain values of several types."""
+    return "anyOf" in schema and not any("$ref" in kind for kind in schema["anyOf"])
 
 
 def _keys(table: dict[str, Any], schema: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
