@@ -66,6 +66,16 @@ def test_the_order_of_saved_groups_does_not_matter() -> None:
         assert torch.equal(optimizer.state[mine]["exp_avg"], others.state[its]["exp_avg"])
 
 
+@pytest.mark.parametrize("part", ["model", "optimizer"])
+def test_a_state_without_weights_is_not_taken_for_one(part: str) -> None:
+    """torch takes an empty state dict for nothing to do, and the run would go on with fresh weights."""
+    network, optimizer = setting(0, "sgd")
+    step(network, optimizer, 0)
+    tensors = collect(network, optimizer, ema=None, scaler={})
+    with pytest.raises(covpool.CovpoolError, match="has no weights or no optimizer"):
+        restore({**tensors, part: {}}, network, optimizer, ema=None)
+
+
 def test_states_without_network_and_data_are_read(tmp_path: Path) -> None:
     """The first states did not record the network and the data."""
     torch.save({"format": 1, "progress": vars(TrainingPosition(epoch=2)), "model": {}}, tmp_path / "state.pt")
@@ -98,6 +108,10 @@ def test_broken_and_missing_files(tmp_path: Path) -> None:
     (tmp_path / "state.pt").write_bytes(b"half of it")
     with pytest.raises(ValueError, match=r"state.pt is damaged"):
         load_state(tmp_path / "state.pt")
+    for part in ({}, {"progress": [1]}, {"progress": {"x": 1}}, {"progress": {}, "network": [1]}):
+        torch.save({"format": 1, **part}, tmp_path / "state.pt")
+        with pytest.raises(ValueError, match=r"state.pt is damaged"):
+            load_state(tmp_path / "state.pt")
     torch.save({"format": 99}, tmp_path / "state.pt")
     with pytest.raises(ValueError, match="has format 99"):
         load_state(tmp_path / "state.pt")

@@ -101,19 +101,27 @@ def load_state(path: Path) -> TrainingState:
             raise zipfile.BadZipFile(damaged)
         contents: dict[str, Any] = torch.load(path, "cpu", weights_only=True)
         number = contents.pop("format")
+        state = None if number != FORMAT else _from_contents(contents)
     except Exception as error:  # torch raises many types for a damaged file
         raise CovpoolError(
             f"{os.fspath(path)} is damaged, or is not the state of a training: start a new run; "
             "init.weights=RUN/last.safetensors starts from the weights of this one"
         ) from error
-    if number != FORMAT:
+    if state is None:
         raise CovpoolError(
             f"{os.fspath(path)} has format {number}, and this covpool reads format {FORMAT}: use the version that "
             "wrote it"
         )
-    position, network, data = contents.pop("progress"), contents.pop("network", None), contents.pop("data", {})
-    recipe = contents.pop("recipe", None)
-    return TrainingState(TrainingPosition(**position), contents, network, data, recipe)
+    return state
+
+
+def _from_contents(contents: dict[str, Any]) -> TrainingState:
+    """The state in the contents of a file, whose parts must have their types."""
+    position = TrainingPosition(**contents.pop("progress"))
+    network, data, recipe = contents.pop("network", None), contents.pop("data", {}), contents.pop("recipe", None)
+    if not isinstance(network, dict | None) or not isinstance(data, dict) or not isinstance(recipe, dict | None):
+        raise TypeError("a part has another type")
+    return TrainingState(position, contents, network, data, recipe)
 
 
 def collect(
@@ -155,6 +163,8 @@ def restore(
         ema: The copy with averaged weights, if there is one.
         is_sharded: Whether the weights are spread over processes.
     """
+    if not tensors.get("model") or not tensors.get("optimizer", {}).get("param_groups"):
+        raise CovpoolError("the saved state has no weights or no optimizer, so it is damaged: start a new run")
     if is_sharded:
         set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
     else:
