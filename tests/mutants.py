@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 STATE = ("_state", "_run_folder", "_run_lock", "_same_recipe", "_trained_on")
-TIMEOUT = 120  # seconds for one test; an endless loop counts as found
+TIMEOUT = 120  # seconds of computation for one test; an endless loop counts as found
+PATIENCE = 600  # seconds for one test that waits, on a busy machine too
 SHARED = ("torch", "timm", "sklearn.svm", "lightning_fabric", "hypothesis", "pytest")  # imported once, for every fork
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -149,19 +150,25 @@ class FirstFailure:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.file.write_text(nodeid)
-        signal.alarm(TIMEOUT)  # ends this process, whatever it is doing
+        _limit_time()
 
     def pytest_runtest_logfinish(self) -> None:
-        signal.alarm(TIMEOUT)
+        _limit_time()
 
     def pytest_collectreport(self, report: object) -> None:
         if getattr(report, "failed", False):
             self.file.write_text(getattr(report, "nodeid", ""))
 
 
+def _limit_time() -> None:
+    """Have the system end this process after a while, whatever it is doing."""
+    signal.alarm(PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, TIMEOUT)
+
+
 def _run_tests(tests: Sequence[str], source: Path, plugin: FirstFailure) -> None:
     os.setsid()
-    signal.alarm(TIMEOUT)
+    _limit_time()
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)

@@ -8,7 +8,8 @@ from sklearn.decomposition import FactorAnalysis
 from torch import Tensor
 from torch.distributions import Categorical, LowRankMultivariateNormal, MixtureSameFamily, MultivariateNormal
 
-from covpool.ops.factor_mixture import FactorMixture, factor_moments, mfa_em
+from covpool.ops.factor_mixture import FactorMixture, _start, factor_moments, mfa_em
+from covpool.ops.gaussian_mixture import GaussianMixture
 from ops.oracles import randn
 
 
@@ -135,3 +136,12 @@ def test_degenerate_points_are_finite_and_bounded() -> None:
         assert (found.noise >= 0.99e-4 * x.var(0, correction=0).max()).all() and (found.weights > 0).all()
     with pytest.raises(ValueError, match="all the same"):
         mfa_em(torch.ones(10, 2), 2, 1)
+
+
+def test_the_loadings_start_with_half_of_the_variance() -> None:
+    k, factors = 2000, 4
+    one = torch.ones(k, 3, dtype=torch.float64)
+    start = _start(GaussianMixture(one[:, 0] / k, 0 * one, 8 * one), factors, seed=0)
+    torch.testing.assert_close(start.noise, 4 * one[0])
+    carried = start.loadings.square().sum(-1).mean(0)  # over 2000 components: the standard error is 0.06
+    torch.testing.assert_close(carried, 4 * one[0], atol=0.3, rtol=0)

@@ -231,3 +231,11 @@ def test_refusals_name_what_came() -> None:
     for form in ("dual", "spectral"):
         with refuses(ValueError, "`form`", "weights that require grad", repr(form)):
             isqrt_covariance(x, weights=WEIGHTS.clone().requires_grad_(), form=form)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["auto", "primal"])
+def test_gradient_in_the_weights(form: IsqrtForm) -> None:
+    x = randn(2, 6, 3)
+    assert torch.autograd.gradcheck(
+        lambda w: isqrt_covariance(x, weights=w, form=form), WEIGHTS.double().clone().requires_grad_()
+    )

@@ -99,3 +99,8 @@ def test_an_indefinite_matrix_and_a_fault_give_nan_in_their_items_alone() -> Non
 def test_refuses_an_eps_of_zero() -> None:
     with refuses(ValueError, "`eps`", "positive", "0"):
         log_cholesky(torch.eye(2), eps=0.0)
+
+
+def test_a_zero_matrix_gives_eps_itself() -> None:
+    expected = torch.full((3,), 0.01, dtype=torch.float64).sqrt().log().diag()
+    torch.testing.assert_close(log_cholesky(torch.zeros(3, 3, dtype=torch.float64), eps=0.01), expected)

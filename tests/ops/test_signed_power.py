@@ -1,5 +1,7 @@
 """covpool.ops.signed_power: the value and the four published slopes at zero."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from covpool.ops import elementwise_power_normalize, signed_power
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode
+from covpool.ops.signed_power import GRADIENT_MODES, GradientMode, _power_normalized, _PowerNormalized
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error
 
 Z = torch.tensor([4.0, 0.25, 0.0, -0.01, -9.0, 1e-12], dtype=torch.float64)
@@ -144,3 +146,12 @@ def test_refusals_name_what_came() -> None:
         signed_power(torch.tensor([1]))
     with refuses(TypeError, "`z`", "float"):
         signed_power(1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", EXACT_VALUE)
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_tangent_of_the_kernels_function(mode: GradientMode, scale: float) -> None:
+    z, dz, eps = scale * randn(3, 5), randn(3, 5, seed=1), 1e-3
+    context = SimpleNamespace(saved_tensors=(z, None), options=(mode, eps))
+    _, expected = torch.func.jvp(lambda z: _power_normalized(z, 0.5, mode, eps), (z,), (dz,))
+    torch.testing.assert_close(_PowerNormalized.tangent(context, dz), expected)

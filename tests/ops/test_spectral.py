@@ -84,3 +84,23 @@ def test_first_derivative_with_create_graph_is_the_same() -> None:
     (kept,) = torch.autograd.grad(apply(a, "power").sum(), a, create_graph=True)
     (plain,) = torch.autograd.grad(apply(a, "power").sum(), a)
     assert torch.equal(kept, plain)
+
+
+@pytest.mark.parametrize("kind", ["power", "log"])
+def test_second_derivative_of_matrices_in_several_batch_dimensions(kind: SpectralKind) -> None:
+    a = torch.stack([spd(1, 2, 3, 4, 7, seed=seed) for seed in range(6)])
+    g, h = randn(6, 5, 5, seed=7), randn(6, 5, 5, seed=8)
+
+    def second(*shape: int) -> Tensor:
+        x = a.reshape(*shape, 5, 5).clone().requires_grad_()
+        (first,) = torch.autograd.grad(apply(x, kind), x, g.view_as(x), create_graph=True)
+        return torch.autograd.grad(first, x, h.view_as(x))[0].reshape(6, 5, 5)
+
+    torch.testing.assert_close(second(2, 1, 3), second(6))
+    torch.testing.assert_close(second(2, 1, 3)[0], _second_alone(a[0], g[0], h[0], kind))
+
+
+def _second_alone(a: Tensor, g: Tensor, h: Tensor, kind: SpectralKind) -> Tensor:
+    x = a.clone().requires_grad_()
+    (first,) = torch.autograd.grad(apply(x, kind), x, g, create_graph=True)
+    return torch.autograd.grad(first, x, h)[0]

@@ -176,3 +176,9 @@ def test_refusals_name_what_came() -> None:
         tensor_sketch(x, hashes[:1], signs[:1], 16, form="moment")
     with refuses(ValueError, "`size`", "0"):
         draw_sketch(2, 4, 0)
+
+
+def test_what_is_not_a_feature_tensor_is_refused() -> None:
+    hashes, signs = draw_sketch(2, 4, 8)
+    with refuses(ValueError, "`x`", "(4,)"):
+        tensor_sketch(torch.ones(4), hashes, signs, 8)
