@@ -52,7 +52,7 @@ audit:
 # Lines and branches of src that `make test` runs; fails below 92 %.
 coverage: $(INSTALLED) compiler
 	rm -f .coverage .coverage.*
-	OMP_NUM_THREADS=1 COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/python -m coverage run -m pytest
+	OMP_NUM_THREADS=1 COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --skip-covered
 
