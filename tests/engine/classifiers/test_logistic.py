@@ -34,10 +34,15 @@ def oracle_probabilities(model: LogisticRegression, z: Tensor) -> Tensor:
     return torch.from_numpy(model.predict_proba(centred.numpy()))
 
 
-@pytest.mark.parametrize("shape", [(60, 8), (40, 200)], ids=["primal", "gram"])
+@pytest.mark.parametrize(
+    ("shape", "rotated"), [((60, 8), 8), ((60, 8), 7), ((40, 200), 8)], ids=["rotated", "not rotated", "gram"]
+)
 @pytest.mark.parametrize("penalty", [1e-1, 1e-3, 1e-5])
-def test_it_agrees_with_scikit_learn(shape: tuple[int, int], penalty: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_agrees_with_scikit_learn(
+    shape: tuple[int, int], rotated: int, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("covpool.engine.classifiers._logistic.TOLERANCE", 1e-9)
+    monkeypatch.setattr("covpool.engine.classifiers._coordinates.ROTATED", rotated)
     monkeypatch.setattr("covpool.engine.classifiers._coordinates.COLUMNS", 64)  # several blocks, and a smaller last one
     z, targets = make_vectors(*shape)
     ours = fit_logistic(z, targets, penalty=penalty).scores(z).softmax(1)
@@ -179,3 +184,12 @@ def test_a_part_keeps_scores_of_its_own_and_of_other_vectors(shape: tuple[int, i
     restored = part.restore(weights)
     torch.testing.assert_close(rows.values[chosen] @ restored.mT, part.rows.values @ weights.mT)
     torch.testing.assert_close(rows.values[other] @ restored.mT, part.place(rows.values[other]) @ weights.mT)
+
+
+def test_axes_of_very_different_length_are_no_problem() -> None:
+    """Features of networks are like this: without units of their own, L-BFGS stops before it reaches its tolerance."""
+    z, targets = make_vectors(300, 40, classes=5, dtype=torch.float32)
+    lengths = torch.logspace(0, -5, 40)
+    axes = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(0)))[0]
+    found = fit_cross_validated(z * lengths @ axes, targets, penalties=(1e-6, 1e-8))
+    assert found.converged

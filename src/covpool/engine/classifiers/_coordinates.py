@@ -2,7 +2,8 @@
 
 A classifier with an l2 penalty depends on the training vectors only through their inner products. With fewer vectors
 than dimensions (the usual case for second-order pools), the n x n Cholesky factor of the Gram matrix therefore stands
-for the n x d vectors: the problem is the same, and every product with it costs n / (2 d) of the original.
+for the n x d vectors: the problem is the same, and every product with it costs n / (2 d) of the original. Otherwise the
+vectors are rotated to their principal axes, along each of which the curvature of the loss is known.
 """
 
 import math
@@ -14,6 +15,7 @@ from torch import Tensor
 ROWS = 1024  # rows of the Gram matrix that are factored at a time
 GRAM_ROWS = 256  # rows of the Gram matrix that are computed at a time, up to its diagonal
 TRIANGLE_ROWS = 512  # rows of a triangle that are multiplied at a time; smaller blocks skip more zeros
+ROTATED = 4096  # dimensions up to which vectors are rotated; the axes of more of them cost more than they save
 COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
 # Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
 # that the factor exists for repeated vectors and for vectors of rank below n.
@@ -91,6 +93,7 @@ class Coordinates:
     mean: Tensor
     scale: float
     _z: Tensor  # (n, d)
+    _axes: Tensor | None = None  # (d, d), the principal axes to which the vectors are rotated
 
     @staticmethod
     def of(z: Tensor) -> "Coordinates":  # (n, d)
@@ -100,7 +103,10 @@ class Coordinates:
         if d <= n:
             centred = z - mean
             scale = _root_mean_square(centred.square().sum(1, dtype=torch.float64))
-            return Coordinates(Rows(centred.div_(scale), lower=False), mean, scale, z)
+            axes = torch.linalg.eigh((centred.mT @ centred).double())[1].to(z.dtype) if d <= ROTATED else None
+            for rows in centred.split(ROWS):  # in place, because the vectors need most of the memory
+                rows.copy_(rows / scale if axes is None else rows @ (axes / scale))
+            return Coordinates(Rows(centred, lower=False), mean, scale, z, axes)
         factor, scale = _triangle(z, mean)
         return Coordinates(Rows(factor, lower=True), mean, scale, z)
 
@@ -115,7 +121,7 @@ class Coordinates:
             combination = combination / self.scale**2
             original = combination @ self._z - combination.sum(1, keepdim=True) * self.mean
         else:
-            original = weights / self.scale
+            original = (weights if self._axes is None else weights @ self._axes.mT) / self.scale
         return original, bias - original @ self.mean
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from covpool._errors import CovpoolError
 from covpool.engine.classifiers._coordinates import Coordinates, Rows
 
-TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights
+TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights, in L-BFGS' units
 ON_THE_WAY = 1e-3  # the same for solutions that only rank penalties, or that the next one starts from
 ITERATIONS = 1000  # of L-BFGS at most
 ROWS = 1024  # vectors that are checked at a time
@@ -58,7 +58,8 @@ class Problem:
         values = rows.values
         self._image_weights = None if class_weights is None else class_weights.to(values)[targets]
         self._zero = Solution(values.new_zeros(classes, values.shape[1]), values.new_zeros(classes))
-        self._steepest = float(self._loss_and_gradient(self._zero, 0.0)[1].abs().max())
+        self._first_gradient = self._loss_and_gradient(self._zero, 0.0)[1]
+        self._squares = None if rows.lower else values.square().mean(0, keepdim=True)  # (1, r)
 
     def path(self, penalties: Sequence[float]) -> Iterator[tuple[float, Solution]]:
         """Solve for penalties from the largest to the smallest, each starting from the solution before it.
@@ -75,21 +76,36 @@ class Problem:
         return self._solve(penalty, start or self._zero, TOLERANCE)
 
     def _solve(self, penalty: float, start: LinearClassifier, tolerance: float) -> Solution:
-        parameters = torch.cat([start.weights.flatten(), start.bias])  # L-BFGS works on one flat vector
-        size = start.weights.numel()
-        found = Solution(parameters[:size].view_as(start.weights), parameters[size:], converged=False)
+        units = self._units(penalty)
+        parameters = torch.cat([start.weights.flatten(), start.bias]) / units  # L-BFGS works on one flat vector
+        steepest = float((self._first_gradient * units).abs().max())
+
+        def current(converged: bool = False) -> Solution:
+            weights, bias = (parameters * units).tensor_split([start.weights.numel()])
+            return Solution(weights.view_as(start.weights), bias, converged)
 
         def closure() -> float:
-            loss, parameters.grad = self._loss_and_gradient(found, penalty)
+            loss, gradient = self._loss_and_gradient(current(), penalty)
+            parameters.grad = gradient * units
             return float(loss)
 
         for _ in range(RESTARTS):
-            _optimizer(parameters, tolerance * self._steepest).step(closure)
-            gradient = self._loss_and_gradient(found, penalty)[1]
-            found.converged = bool(gradient.abs().max() <= tolerance * self._steepest)
-            if found.converged:
-                break
-        return found
+            _optimizer(parameters, tolerance * steepest).step(closure)
+            gradient = self._loss_and_gradient(current(), penalty)[1] * units
+            if bool(gradient.abs().max() <= tolerance * steepest):
+                return current(converged=True)
+        return current()
+
+    def _units(self, penalty: float) -> Tensor:  # (k r + k,) or (1,)
+        """The units in which L-BFGS measures weights and biases: at zero weights, the loss is equally curved along all.
+
+        The coordinates of a triangle are not principal axes, and units for them would not help.
+        """
+        if self._squares is None:
+            return self._first_gradient.new_ones(1)
+        classes = len(self._zero.bias)
+        weights = (self._squares / classes + 2 * penalty).rsqrt().expand(classes, -1)
+        return torch.cat([weights.flatten(), weights.new_full((classes,), classes**0.5)])
 
     @torch.no_grad()
     def _loss_and_gradient(self, at: Solution, penalty: float) -> tuple[Tensor, Tensor]:
