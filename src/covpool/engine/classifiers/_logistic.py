@@ -17,7 +17,9 @@ from covpool._errors import CovpoolError
 from covpool.engine.classifiers._coordinates import Coordinates, Rows
 
 TOLERANCE = 1e-4  # largest entry of the gradient at the solution, relative to that at zero weights, in L-BFGS' units
-ON_THE_WAY = 1e-3  # the same for solutions that only rank penalties, or that the next one starts from
+# The same for solutions that only rank penalties, in the coordinates of a triangle. In the units of principal axes it
+# would be too coarse: the smallest penalties would seem half a point better than they are.
+ON_THE_WAY = 1e-3
 ITERATIONS = 1000  # of L-BFGS at most
 ROWS = 1024  # vectors that are checked at a time
 HISTORY = 10  # pairs that L-BFGS keeps
@@ -67,8 +69,9 @@ class Problem:
         The solutions are accurate enough to rank the penalties.
         """
         solution = self._zero
+        tolerance = ON_THE_WAY if self.rows.lower else TOLERANCE
         for penalty in sorted(penalties, reverse=True):
-            solution = self._solve(penalty, solution, ON_THE_WAY)
+            solution = self._solve(penalty, solution, tolerance)
             yield penalty, solution
 
     def solve(self, penalty: float, start: LinearClassifier | None = None) -> Solution:
