@@ -120,7 +120,7 @@ def test_state_keys_of_existing_pools_stay() -> None:
 
 @pytest.mark.parametrize("reduction", [{"reduce_to": 8}, {"reduce_to": 8, "reduce_kind": "linear"}])
 def test_a_random_reduction_is_named_once(reduction: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
-    x, pool = torch.randn(2, 12, 3, 3), create_pool("isqrt", 12, **reduction).eval()
+    x, pool = torch.randn(2, 12, 3, 3).double(), create_pool("isqrt", 12, **reduction).double().eval()
     with torch.no_grad(), caplog.at_level(logging.WARNING):
         pool(x)
         pool(x)
@@ -155,3 +155,10 @@ def test_a_trained_or_started_reduction_is_not_named(caplog: pytest.LogCaptureFi
 def test_mistakes_are_named(options: dict[str, object], features: list[Tensor], said: str) -> None:
     with pytest.raises(CovpoolError, match=said):
         create_pool("cov", 12, **options).init_reduction(features)
+
+
+def test_a_mistake_leaves_the_pool_in_training() -> None:
+    pool = create_pool("cov", 12, reduce_to=4)
+    with pytest.raises(CovpoolError, match="got no batch"):
+        pool.init_reduction([])
+    assert pool.training

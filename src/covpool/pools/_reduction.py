@@ -125,12 +125,15 @@ class Reduction(nn.Module):
             )
 
 
-def _sum_of(convolutions: nn.ModuleList) -> float | None:
-    """Return the sum of all weights, which tells whether they have changed; None if there are no numbers to sum."""
+def _sum_of(convolutions: nn.ModuleList) -> int | None:
+    """Return a sum that tells whether weights have changed; None if there are no numbers to sum.
+
+    It adds the bits of the weights as integers, so that it is exact and the same on every device.
+    """
     weights: list[Any] = [convolution.weight for convolution in convolutions]
     if not weights or any(weight.is_meta or type(weight.data) is not Tensor for weight in weights):
         return None
-    return sum(float(weight.detach().sum(dtype=torch.float64)) for weight in weights)
+    return sum(int(weight.detach().float().contiguous().view(torch.int32).sum()) for weight in weights)
 
 
 def _as_map(

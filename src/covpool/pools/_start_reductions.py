@@ -27,10 +27,12 @@ def start_reductions(pool: "Pool", batches: Batches, masks: Masks, summed: Summe
         raise CovpoolError(f"a chain of {blocks} convolutions reads the batches {blocks} times: give a list of them")
     was_training = pool.training
     pool.eval()
-    for block in range(blocks):
-        for reduction, found in zip(reductions, _moments(pool, reductions, block, batches, masks), strict=True):
-            reduction.start_block(block, *found.mean_and_covariance(summed))
-    pool.train(was_training)
+    try:
+        for block in range(blocks):
+            for reduction, found in zip(reductions, _moments(pool, reductions, block, batches, masks), strict=True):
+                reduction.start_block(block, *found.mean_and_covariance(summed))
+    finally:
+        pool.train(was_training)
 
 
 def _moments(
