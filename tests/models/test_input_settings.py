@@ -13,6 +13,7 @@ from covpool.models import InputSettings, input_settings
         ("torchvision/mobilenet_v2", None, InputSettings(224, 232)),
         ("torchvision/mobilenet_v2", "my_own_file.pth", InputSettings(224, 232)),
         ("torchvision/resnet50+se", "resnet50-0676ba61.pth", InputSettings(224, 256)),
+        ("vit_tiny_patch16_224", None, InputSettings(224, 248, (0.5,) * 3, (0.5,) * 3, "bicubic")),
         ("torchvision/inception_v3", None, InputSettings(299, 342)),
         ("covpool/alexnet", None, InputSettings()),
         ("no_such_model", None, InputSettings()),

@@ -1,5 +1,6 @@
 """How a pre-trained backbone expects its images, according to its own library."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +37,12 @@ class InputSettings:
     def as_timm(self) -> dict[str, Any]:
         """The same settings as timm's models have them in `pretrained_cfg`.
 
-        >>> InputSettings().as_timm()["crop_pct"]
+        >>> round(InputSettings().as_timm()["crop_pct"], 6)
         0.875
         """
         shared = {"mean": self.mean, "std": self.std, "interpolation": self.interpolation, "crop_mode": "center"}
-        return {"input_size": (3, self.size, self.size), "crop_pct": self.size / self.resize, **shared}
+        fraction = math.nextafter(self.size / self.resize, 0)  # timm rounds size / fraction down, to `resize`
+        return {"input_size": (3, self.size, self.size), "crop_pct": fraction, **shared}
 
 
 def input_settings(backbone: str, weights: str | Path | None = None) -> InputSettings:
@@ -84,7 +86,7 @@ def _from_timm(config: Mapping[str, Any]) -> InputSettings:
     size = config["input_size"][-1]
     return InputSettings(
         size=size,
-        resize=round(size / (config.get("crop_pct") or 1.0)),
+        resize=int(size / (config.get("crop_pct") or 1.0)),  # timm rounds down
         mean=_color(config["mean"]),
         std=_color(config["std"]),
         interpolation=_interpolation(config["interpolation"]),
