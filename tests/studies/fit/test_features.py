@@ -10,7 +10,7 @@ import trees
 from covpool.data import Data
 from covpool.data.pipeline import eval_transform
 from covpool.data.sets import open_data
-from covpool.models import make_features
+from covpool.models import InputSettings, make_features
 from covpool.studies.fit import Fit
 from covpool.studies.fit import _features as module
 from covpool.studies.fit._features import TappedBackbone
@@ -32,6 +32,14 @@ def test_auto_tries_two_taps_and_two_sizes(root: Path) -> None:
     backbone = tapped(root)
     assert [tap.level for tap in backbone.taps] == ["", "layer3.0"] and backbone.sizes == [160, 224]
     assert backbone.augment(224).resize == (round(224 * backbone.inputs.resize / 160),)
+
+
+def test_images_are_prepared_as_the_built_backbone_expects_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = InputSettings(size=64, resize=80)
+    built = make_features("test_resnet", keep_last_stride=True)
+    built.input_settings = own  # as weights from a package set it, whose file the name does not tell
+    monkeypatch.setattr(module, "make_features", lambda *_, **__: built)
+    assert tapped(root, pool="avg").augment(128).resize == (160,)
 
 
 def test_named_parts_are_taken_as_they_are(root: Path) -> None:

@@ -16,7 +16,7 @@ from covpool.data import Augment, ResolvedAugment
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
-from covpool.models import AttachedArchitecture, Backbone, Network, input_settings, make_features, make_head
+from covpool.models import AttachedArchitecture, Backbone, Network, make_features, make_head
 from covpool.pools import pool_info
 from covpool.recipe import read_settings
 from covpool.studies._feature_maps import Maps
@@ -146,8 +146,7 @@ def start_embedder(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # weights that stay random are the same every time
         network = _build(settings).to(device).eval()
-    inputs = input_settings(settings.backbone, settings.weights or None)
-    augment = Augment(size=settings.size or None).resolved(inputs)
+    augment = Augment(size=settings.size or None).resolved(network.input_settings)
     kept = [(one.outputs[0].cpu(), one.batch.index) for one in infer(network.features, _readable(batches(augment)))]
     if not kept:
         raise CovpoolError("none of the images can be read")

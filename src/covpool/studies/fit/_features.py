@@ -14,7 +14,7 @@ from covpool._progress import OnProgress
 from covpool.data import Augment, Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
 from covpool.engine.evaluation import cached, file_digest, file_marks
-from covpool.models import Backbone, InputSettings, input_settings, make_features, previous_block
+from covpool.models import Backbone, make_features, previous_block
 from covpool.pools import Layout
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies.fit._settings import LAST, Fit
@@ -60,7 +60,7 @@ class TappedBackbone:
             )
         assert isinstance(features, Backbone)
         self.features = features.to(device).eval()
-        self.inputs: InputSettings = input_settings(settings.backbone, settings.weights or None)
+        self.inputs = features.input_settings
         self.taps = self._find_taps()
         self.sizes = self._find_sizes()
 
