@@ -1,5 +1,8 @@
 """The settings about images: which data set, how its images are cropped, how they are augmented."""
 
+import logging
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationInfo
@@ -11,6 +14,8 @@ from covpool._settings import Seed, Settings, Side
 if TYPE_CHECKING:
     from covpool.io import Preprocessing
     from covpool.models import InputSettings
+
+logger = logging.getLogger(__name__)
 
 MOST_WORKERS = 256  # processes that read images
 
@@ -110,6 +115,18 @@ class Augment(Settings):
         filled = {name: getattr(own, name) for name in ("mean", "std", "interpolation")}
         filled |= {"size": size, "resize": tuple(round(side * size / own.size) for side in sides)}
         return ResolvedAugment(**filled | {key: value for key, value in self if value is not None})
+
+    def warn_if_normalized_otherwise(self, own: "InputSettings | Preprocessing") -> None:
+        """Log a warning if the settings state another normalization than that of the pre-trained weights."""
+        for name in ("mean", "std"):
+            stated, expected = getattr(self, name), getattr(own, name)
+            if stated and not all(map(partial(math.isclose, abs_tol=1e-3), stated, expected)):
+                logger.warning(
+                    "`augment.%s` = %s differs from %s of the weights: leave it out to use theirs",
+                    name,
+                    list(stated),
+                    list(expected),
+                )
 
     def complete(self) -> "ResolvedAugment":
         """Return the settings of a resolved recipe, all of which are set."""

@@ -319,6 +319,12 @@ class TestInputs:
         assert self.augment(weights, "size=320") == self.augment(weights, "augment.size=320") == (320, (366,), 0.485)
         assert self.augment(weights, "size=320", "augment.resize=[320]") == (320, (320,), 0.485)
 
+    def test_another_normalization_than_that_of_the_weights_is_said(self, caplog: pytest.LogCaptureFixture) -> None:
+        weights = "weights=mobilenet_v2-b0353104.pth"
+        assert self.augment(weights, "augment.mean=[0.485, 0.456, 0.406]")[2] == 0.485 and not caplog.records
+        assert self.augment(weights, "augment.mean=[0.5, 0.5, 0.5]")[2] == 0.5
+        assert "`augment.mean` = [0.5, 0.5, 0.5] differs" in caplog.text
+
     def test_widths(self, settings: Probe) -> None:
         asked = settings.changed(classifier="logistic", reduce_to=256, pools=("all", "isqrt:reduce_to=16"))
         heads = make_heads(asked, cast(Backbone, SimpleNamespace(channels=(512,), layout="auto")), 3)

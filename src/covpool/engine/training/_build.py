@@ -1,10 +1,7 @@
 """From a recipe to a network: its architecture, its initial weights, and which parts are trained."""
 
-import logging
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,8 +12,6 @@ from covpool._files import read_tensors
 from covpool.io import Checkpoint, Preprocessing, is_checkpoint, read_checkpoint
 from covpool.models import Architecture, AttachedArchitecture, Network, fill, last_linear, misfits, pool_of, rebuild
 from covpool.recipe import Model, Recipe, pool_options
-
-logger = logging.getLogger(__name__)
 
 STRIDE_REMOVED = "the last stride of the fitted backbone is removed (model.keep_last_stride=true keeps it)"
 
@@ -47,16 +42,8 @@ class Built:
             quiet: Leave the warning out, in all processes but the first.
         """
         own = self.inputs or self.network.input_settings
-        is_trained = recipe.init.weights or recipe.init.pretrained
-        for name in ("mean", "std") if is_trained and not quiet else ():
-            stated, expected = getattr(recipe.augment, name), getattr(own, name)
-            if stated and not all(map(partial(math.isclose, abs_tol=1e-3), stated, expected)):
-                logger.warning(
-                    "`augment.%s` = %s differs from %s of the weights: leave it out to use theirs",
-                    name,
-                    list(stated),
-                    list(expected),
-                )
+        if (recipe.init.weights or recipe.init.pretrained) and not quiet:
+            recipe.augment.warn_if_normalized_otherwise(own)
         return recipe.changed(augment=dict(recipe.augment.resolved(own)))
 
 

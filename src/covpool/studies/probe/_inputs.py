@@ -83,7 +83,12 @@ def width_of(pool: str, wanted: int, channels: int) -> int | None:
 
 
 def resolve_inputs(settings: Probe, own: InputSettings) -> Probe:
-    """Fill in how an image becomes an input: as the backbone expects it where the settings do not say otherwise."""
+    """Fill in how an image becomes an input: as the backbone expects it where the settings do not say otherwise.
+
+    A warning says if the settings state another normalization than that of the weights.
+    """
+    if settings.weights or settings.pretrained:
+        settings.augment.warn_if_normalized_otherwise(own)
     stated = settings.augment.changed(size=settings.size or settings.augment.size)
     return settings.changed(augment=dict(stated.resolved(own)))
 
