@@ -78,6 +78,9 @@ def fit_cross_validated(
     best = max(accuracies, key=lambda penalty: (accuracies[penalty], penalty))
     problem = Problem(coordinates.rows, every, count, class_weights)
     solution = problem.solve(best, means[best])
+    if not solution.converged:  # near a solution, the short first step of L-BFGS can be lost in round-off
+        *_, (_, start) = problem.path([penalty for penalty in accuracies if penalty >= best])
+        solution = problem.solve(best, start)
     classifier = LinearClassifier(*coordinates.original(solution.weights, solution.bias))
     return CrossValidated(classifier, best, accuracies, correct[best].cpu(), solution.converged)
 
