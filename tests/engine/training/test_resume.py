@@ -70,6 +70,13 @@ def assert_same_end(one: Path, other: Path) -> None:
         assert torch.equal(held["momentum_buffer"], states[1]["optimizer"]["state"][key]["momentum_buffer"])
 
 
+def test_an_optimizer_without_state_is_saved_and_resumed(recipe: Recipe, tmp_path: Path) -> None:
+    plain = recipe.changed(optimizer={"momentum": 0.0}, train={"epochs": 1, "save_every": 1})
+    train(plain, tmp_path / "whole")
+    train_until(plain, tmp_path / "cut", event="tick", step=3)
+    assert_same_end(tmp_path / "whole", tmp_path / "cut")
+
+
 def test_killed_in_mid_epoch(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
     killed, written = tmp_path / "killed", tmp_path / "recipe.toml"
     written.write_text(to_toml(recipe))

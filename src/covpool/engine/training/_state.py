@@ -136,7 +136,7 @@ def collect(
         scaler: State of the loss scaling of half precision.
     """
     averaged: dict[str, Tensor] = {} if ema is None else {k: v.cpu() for k, v in ema.state_dict().items()}
-    with _plain_options(optimizer):
+    with _plain_options(optimizer), _no_first_step(optimizer):
         optimizer_state = get_optimizer_state_dict(network, optimizer, options=WHOLE)
     return {
         "model": get_model_state_dict(network, options=WHOLE),
@@ -204,3 +204,15 @@ def _plain_options(optimizer: torch.optim.Optimizer) -> Iterator[None]:
     finally:
         for group, saved in zip(groups, before, strict=True):
             group.update(saved)
+
+
+@contextmanager
+def _no_first_step(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Keep torch from taking a step to fill an empty optimizer, as that of SGD without momentum: a gradient does."""
+    parameter = optimizer.param_groups[0]["params"][0]
+    before = parameter.grad
+    parameter.grad = torch.zeros_like(parameter) if before is None else before
+    try:
+        yield
+    finally:
+        parameter.grad = before
