@@ -55,6 +55,8 @@ def test_the_nearest_image_is_compared_by_the_name_of_its_class() -> None:
         known.nearest_has_class_of(replace(images, model=MODEL.changed(digest="def")))
     with pytest.raises(CovpoolError, match="every image must have a class"):
         known.nearest_has_class_of(known)
+    with pytest.raises(CovpoolError, match="the vectors have 2 numbers, and those to compare have 3"):
+        known.nearest_has_class_of(replace(images, vectors=np.ones((3, 3), dtype=np.float32)))
 
 
 def test_images_are_found_by_their_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,5 +103,5 @@ def test_damaged_columns_are_refused(column: str, change: Callable[[Any], Any], 
 
 
 def test_a_vector_of_another_length_is_refused() -> None:
-    with pytest.raises(CovpoolError, match="the vectors have 2 numbers, and that of the image has 3"):
+    with pytest.raises(CovpoolError, match="the vectors have 2 numbers, and those to compare have 3"):
         embeddings().nearest(np.ones(3, dtype=np.float32), 1)

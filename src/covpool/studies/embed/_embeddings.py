@@ -90,11 +90,6 @@ class Embeddings:
             top: Number of images.
             skip: Row to leave out, such as that of the image itself.
         """
-        if vector.shape != self.vectors.shape[1:]:
-            raise CovpoolError(
-                f"the vectors have {self.vectors.shape[1]} numbers, and that of the image has {len(vector)}: the file "
-                "is damaged; embed the images again"
-            )
         cosines = self._cosines(vector[None])[0]
         order = [int(row) for row in np.argsort(-cosines, kind="stable") if row != skip]
         return [Neighbour(str(self.paths[i]), self._class_name(i), float(cosines[i])) for i in order[:top]]
@@ -118,6 +113,11 @@ class Embeddings:
 
     def _cosines(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:  # (m, d) -> (m, n)
         """Cosines between other vectors and these."""
+        if vectors.shape[1] != self.vectors.shape[1]:
+            raise CovpoolError(
+                f"the vectors have {self.vectors.shape[1]} numbers, and those to compare have {vectors.shape[1]}: the "
+                "file is damaged; embed the images again"
+            )
         lengths = np.outer(*(np.sqrt(np.einsum("nd,nd->n", one, one)) for one in (vectors, self.vectors)))
         return (vectors @ self.vectors.T) / np.maximum(lengths, np.finfo(np.float32).tiny)
 
