@@ -122,7 +122,13 @@ def test_broken_and_missing_files(tmp_path: Path) -> None:
     (tmp_path / "state.pt").write_bytes(b"half of it")
     with pytest.raises(ValueError, match=r"state.pt is damaged"):
         load_state(tmp_path / "state.pt")
-    for part in ({}, {"progress": [1]}, {"progress": {"x": 1}}, {"progress": {}, "network": [1]}):
+    for part in (
+        {},
+        {"progress": [1]},
+        {"progress": {"x": 1}},
+        {"progress": {"step": "x"}},
+        {"progress": {}, "network": [1]},
+    ):
         torch.save({"format": 1, **part}, tmp_path / "state.pt")
         with pytest.raises(ValueError, match=r"state.pt is damaged"):
             load_state(tmp_path / "state.pt")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from covpool import CovpoolError
 from covpool.data import Data, FileDetail
 from covpool.data._images import Images
 from covpool.data.sets._open import Splits, open_data
@@ -89,6 +90,15 @@ def test_a_validation_set_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_descriptions_without_fingerprints_pass() -> None:
     old = {"classes": ["cat", "dog"], "images": {"training": 4, "test": 2}}
     check_same_data(old, splits(), "ROOT")
+
+
+@pytest.mark.parametrize("value", [None, 1, [1], {"training": 1}])
+@pytest.mark.parametrize("part", ["classes", "images", "detail", "files"])
+def test_a_damaged_description_is_refused(part: str, value: object) -> None:
+    with pytest.raises(CovpoolError, match=r"so it is damaged|are not those the run was started with"):
+        check_same_data({**describe_data(splits()), part: value}, splits(), "ROOT")
+    with pytest.raises(CovpoolError, match="so it is damaged"):
+        check_same_data({"classes": 1}, splits(), "ROOT")
 
 
 def test_same_or_unknown_data_pass() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -117,7 +118,7 @@ def load_state(path: Path) -> TrainingState:
 
 def _from_contents(contents: dict[str, Any]) -> TrainingState:
     """The state in the contents of a file, whose parts must have their types."""
-    position = TrainingPosition(**contents.pop("progress"))
+    position = TypeAdapter(TrainingPosition).validate_python(vars(TrainingPosition(**contents.pop("progress"))))
     network, data, recipe = contents.pop("network", None), contents.pop("data", {}), contents.pop("recipe", None)
     if not isinstance(network, dict | None) or not isinstance(data, dict) or not isinstance(recipe, dict | None):
         raise TypeError("a part has another type")

@@ -40,8 +40,11 @@ def check_same_data(before: dict[str, Any], splits: Splits, root: str) -> None:
     """
     if not before:
         return
-    now = describe_data(splits, before.get("detail", "names"))
-    differences = _classes(before, now) or _counts(before, now) or _files(before, now)
+    try:
+        now = describe_data(splits, before.get("detail", "names"))
+        differences = _classes(before, now) or _counts(before, now) or _files(before, now)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CovpoolError("the saved state does not describe its images, so it is damaged: start a new run") from error
     if differences:
         raise CovpoolError(
             f"the images in {root} are not those the run was started with: {', '.join(differences)}; restore them, "
