@@ -1,5 +1,7 @@
 """Defects that users of other implementations of these methods reported; each has a test of its own here."""
 
+import warnings
+
 import pytest
 import scipy.linalg
 import torch
@@ -69,14 +71,29 @@ def test_training_from_scratch_and_fine_tuning_are_separate_recipes() -> None:
 
 
 @pytest.mark.parametrize("name", SECOND_ORDER)
-def test_sequences_and_videos_are_pooled_like_images(name: str) -> None:
+def test_no_function_is_called_that_torch_will_remove(name: str) -> None:
+    """Codes for old versions of torch stop working; tests/test_constraints.py checks the versions that are tested."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradient(covpool.create_pool(name, 6, layout="tokens"), features(2, 9, 6, dtype=torch.float32))
+
+
+def assert_pooled_like_tokens(name: str, places: tuple[int, ...]) -> None:
     x = features(2, 24, 6)
     tokens, first = (covpool.create_pool(name, 6, layout=kind).double() for kind in ("tokens", "channels_first"))
     first.load_state_dict(tokens.state_dict())
-    expected = tokens(x)
-    sequence = x.mT  # (b, c, n)
-    for seen in (sequence, sequence.unflatten(-1, (4, 6)), sequence.unflatten(-1, (2, 3, 4))):
-        torch.testing.assert_close(first(seen), expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(first(x.mT.unflatten(-1, places)), tokens(x), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_sequences_are_pooled_like_images(name: str) -> None:
+    for places in ((24,), (4, 6)):
+        assert_pooled_like_tokens(name, places)
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_videos_are_pooled_like_images(name: str) -> None:
+    assert_pooled_like_tokens(name, (2, 3, 4))
 
 
 @pytest.mark.parametrize("backbone", ["test_resnet", "test_vit", "test_convnext", "test_efficientnet"])
