@@ -90,6 +90,18 @@ def test_a_state_without_weights_is_not_taken_for_one(part: str) -> None:
         restore({**tensors, part: {}}, network, optimizer, ema=None)
 
 
+@pytest.mark.parametrize(("change", "said"), [(None, "missing"), (torch.ones(3, 3, 3), "of another shape")])
+def test_weights_that_do_not_fit_are_refused(change: torch.Tensor | None, said: str) -> None:
+    """torch leaves a weight that the state does not hold as it is."""
+    network, optimizer = setting(0, "sgd")
+    step(network, optimizer, 0)
+    tensors = collect(network, optimizer, ema=None, scaler={})
+    model = {**tensors["model"], "classifier.weight": change}
+    kept = {name: tensor for name, tensor in model.items() if tensor is not None}
+    with pytest.raises(covpool.CovpoolError, match=f"do not fit the network \\({said} classifier.weight\\)"):
+        restore({**tensors, "model": kept}, network, optimizer, ema=None)
+
+
 def test_states_without_network_and_data_are_read(tmp_path: Path) -> None:
     """The first states did not record the network and the data."""
     torch.save({"format": 1, "progress": vars(TrainingPosition(epoch=2)), "model": {}}, tmp_path / "state.pt")

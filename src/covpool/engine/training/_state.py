@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from covpool._errors import CovpoolError
 from covpool.io import replacing
+from covpool.models import misfits
 
 STATE_FILE = "state.pt"
 FORMAT = 1
@@ -166,6 +167,9 @@ def restore(
     """
     if not tensors.get("model") or not tensors.get("optimizer", {}).get("param_groups"):
         raise CovpoolError("the saved state has no weights or no optimizer, so it is damaged: start a new run")
+    found = "" if is_sharded else misfits(network, tensors["model"])
+    if found:
+        raise CovpoolError(f"the saved weights do not fit the network ({found}), so they are damaged: start a new run")
     if is_sharded:
         set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
     else:
