@@ -95,6 +95,15 @@ def test_pools(pool: str, to: Format, tmp_path: Path) -> None:
         assert relative(run(path, x), model.eval()(x)) <= 1e-4
 
 
+@both_formats
+@torch.no_grad()
+def test_a_linear_reduction(to: Format, tmp_path: Path) -> None:
+    model, path, x = small(reduce_kind="linear"), tmp_path / f"model.{to}", _smooth(2, 3, 96)
+    model.pool.init_reduction([model.features.eval()(x)])
+    export(model, path, to=to, sizes=(64, 96))
+    assert relative(run(path, x), model.eval()(x)) <= 1e-4
+
+
 @torch.no_grad()
 def test_eigen_decompositions_stay_in_torch(tmp_path: Path) -> None:
     model = small("mpn")
