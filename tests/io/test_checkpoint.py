@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import covpool
 from covpool import Network, attach, create_pool, load, save
 from covpool.io import is_checkpoint, read_checkpoint
+from covpool.models import InputSettings
 
 
 def images(size: int = 64) -> Tensor:
@@ -46,6 +47,7 @@ def same(a: nn.Module, b: nn.Module) -> bool:
 MODELS = {
     "attach torchvision": lambda: small(iterations=3, normalize="bn"),
     "attach timm": lambda: attach("resnet10t", "gaussian", 4, solver="newton_schulz", reduce_to=(32, 8)),
+    "attach a linear reduction": lambda: attach("test_resnet", "isqrt", 4, reduce_to=8, reduce_kind="linear"),
     "attach several levels of options": lambda: attach(
         "torchvision/alexnet", "cov", 4, reduce_to=8, head_layers=(16, 12), head_norm=False, keep_last_stride=True
     ),
@@ -66,6 +68,13 @@ def test_load_gives_the_same_model_and_outputs(name: str, tmp_path: Path) -> Non
     assert same(again, model) and not again.training
     assert torch.equal(again(x), model(x))
     assert again.architecture == model.architecture
+
+
+def test_a_file_keeps_how_the_weights_expect_images(tmp_path: Path) -> None:
+    model = attach("torchvision/mobilenet_v2", "avg", 3)
+    model.input_settings = InputSettings(224, 256)  # those of the first weights; the name alone gives the newest
+    save(model, tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").input_settings == model.input_settings
 
 
 @torch.no_grad()

@@ -130,7 +130,7 @@ def save(
             object, a warning says that `load` needs that object.
         path: The file, usually with the suffix .safetensors.
         class_names: One name per class.
-        preprocessing: How images become inputs, as fields of `covpool.io.Preprocessing`.
+        preprocessing: How images become inputs, as fields of `covpool.io.Preprocessing`; the network's own by default.
         evaluation: How the network is evaluated, as fields of `covpool.io.EvaluationSettings`.
         data: What the network was trained on, as fields of `covpool.io.DataSplit`.
         training: The training run, as fields of `covpool.io.TrainingRecord`.
@@ -144,6 +144,9 @@ def save(
     architecture = model.architecture
     if architecture is not None and model.pool.output == "features" and isinstance(model.get_classifier(), nn.Identity):
         raise CovpoolError("`model` has no classifier, so it cannot be built again: give it one, reset_classifier(...)")
+    if preprocessing is None:
+        own = model.input_settings
+        preprocessing = {**dataclasses.asdict(own), "resize": (own.resize,)}
     parts = {"preprocessing": preprocessing, "evaluation": evaluation, "data": data, "training": training}
     description = _describe(
         Description,
