@@ -11,7 +11,7 @@ from covpool._errors import CovpoolError
 from covpool.data import Data, Images
 from covpool.data.sets import open_data
 from covpool.studies.claims._arm import Arm
-from covpool.studies.claims._claims import PER_CLASS, SIZES
+from covpool.studies.claims._claims import IMAGES, PER_CLASS, SIZES
 from covpool.studies.claims._page import gain
 from covpool.studies.claims._records import ArmResult, Results
 
@@ -19,7 +19,6 @@ SAMPLE = 200  # images whose size is read
 OWN_SIZE = 224  # of the backbone
 CLASSES = {"cub200": 200, "dtd-10": 10}  # number of classes of the data sets on record
 SIMILAR = 3  # numbers of images per class that differ by more than this factor say nothing about each other
-IMAGES = {"cub200": 30, "dtd-10": 80}  # training images per class
 
 
 @dataclass(frozen=True)

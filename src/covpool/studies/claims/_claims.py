@@ -16,6 +16,7 @@ ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.2, 1.5)
 ITERATIONS = (1, 2, 3, 7, 10, 15)
 SIZES = (128, 160, 256, 320, 384)
 PER_CLASS = (1, 2, 5, 10)
+IMAGES = {"cub200": 30, "dtd-10": 80}  # all training images per class
 WIDTHS = (32, 64, 128, 256, 512)
 TAPS = ("features.17", "features.13")
 SEEDS = (0, 1, 2)

@@ -8,11 +8,11 @@ from typing import Any
 from covpool._errors import require
 from covpool.engine.evaluation import wilson
 from covpool.studies.claims._arm import Arm
-from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES
+from covpool.studies.claims._claims import ALPHAS, IMAGES, ITERATIONS, PER_CLASS, SIZES
 from covpool.studies.claims._records import ArmResult, Results
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # also for color-blind eyes
-ALL_IMAGES = 30.0  # images per class of CUB's training set
+ALL_IMAGES = 0.0  # place of the arms with all training images, until the data set is known
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,9 @@ def _known(curve: Curve, arms: dict[str, ArmResult]) -> list[tuple[float, list[A
 
 
 def _draw(axes: Any, sweep: SweepPlot, arms: dict[str, ArmResult]) -> None:
+    most = IMAGES.get(next(iter(arms.values())).data, max(PER_CLASS))
     for curve, color in zip(sweep.curves, COLORS, strict=False):
-        points = _known(curve, arms)
+        points = [(x or most, own) for x, own in _known(curve, arms)]
         tops = [100 * sum(one.top1 for one in own) / len(own) for _, own in points]
         bounds = [
             wilson(round(top / 100 * own[0].images), own[0].images) for top, (_, own) in zip(tops, points, strict=True)
