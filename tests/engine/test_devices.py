@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from covpool import CovpoolError
 from covpool.engine._devices import leave_processes, make_fabric, reproducible
 from covpool.recipe._schema import Devices
 
@@ -23,6 +24,15 @@ def test_invalid_devices(said: str) -> None:
 def test_devices_that_are_not_available(said: str) -> None:
     with pytest.raises(ValueError, match=rf"`devices` must name what this machine has; .* devices '{said}'"):
         make_fabric(Devices(accelerator="cpu", devices=said), "32")
+
+
+def test_nodes_that_cannot_be_found_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(accelerator="cpu", devices="1", nodes=2)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(CovpoolError, match=r"`devices.nodes` = 2, .* start the training by torchrun on each node"):
+        make_fabric(devices, "32")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    assert make_fabric(devices, "32").world_size == 2
 
 
 def test_unknown_strategy() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.strategies.fsdp import FSDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
@@ -41,7 +42,7 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
         nodes = int(os.environ["WORLD_SIZE"]) // count
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces what the recipe says
     try:
-        return Fabric(
+        fabric = Fabric(
             accelerator=devices.accelerator,
             devices=count,
             num_nodes=nodes,
@@ -53,6 +54,13 @@ def make_fabric(devices: Devices, precision: Precision) -> Fabric:
             f"`devices` must name what this machine has; got accelerator {devices.accelerator!r}, devices "
             f"{devices.devices!r}, strategy {devices.strategy!r}: {error}"
         ) from error
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    if nodes > 1 and isinstance(environment, LightningEnvironment) and "MASTER_ADDR" not in os.environ:
+        raise CovpoolError(
+            f"`devices.nodes` = {nodes}, and nothing says where the other nodes are, so this one would wait for them: "
+            "start the training by torchrun on each node, or set devices.nodes=1"
+        )
+    return fabric
 
 
 @contextmanager
