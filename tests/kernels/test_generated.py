@@ -21,4 +21,9 @@ def test_interpreted_kernels_agree_with_torch(seed: int) -> None:
         weights = torch.linspace(-1, 1, z.numel()).reshape(z.shape)
         found.append((z.detach(), torch.autograd.grad((z * weights).sum(), t)[0]))
     assert relative_error(found[0][0], found[1][0]) <= 1e-4, f"{about}, {options}"
-    assert relative_error(found[0][1], found[1][1]) <= 1e-2, f"{about}, {options}: gradient"
+    # With one channel that varies, the root divided by its trace is constant: the exact gradient is zero, and both
+    # back-ends give round-off. So the error may also be 1e-6 of the usual size of a gradient, |weights| |z| / |x|.
+    (z, dx), (_, expected) = found
+    usual = float(torch.linspace(-1, 1, z.numel()).norm() * z.norm() / (x / scale).norm())
+    error = float((dx - expected).norm())
+    assert error <= max(1e-2 * float(expected.norm()), 1e-6 * usual), f"{about}, {options}: gradient"

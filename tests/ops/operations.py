@@ -39,6 +39,11 @@ def _cholesky(x: Tensor) -> Tensor:
     return torch.from_numpy(np.concatenate((top, np.eye(x.shape[1] + 1)[-1:])))
 
 
+def _shrunk(estimate: Callable[[np.ndarray], tuple[np.ndarray, float]], x: Tensor) -> Tensor:
+    """An estimate of scikit-learn's, which warns about a single position; the covariance of one is zero."""
+    return torch.from_numpy(estimate(x.numpy())[0]) if len(x) > 1 else reference.covariance(x)
+
+
 def _upper(a: Tensor) -> Tensor:
     return a[torch.ones_like(a).triu() == 1]
 
@@ -200,12 +205,10 @@ OPERATIONS: dict[str, Entry] = {
         lambda x: torch.from_numpy(np.cov(x.T, x.flip(-1).T, bias=True)[: x.shape[1], x.shape[1] :]),
         2,
     ),
-    "shrunk_ledoit_wolf": Entry(
-        ops.shrunk_covariance, lambda x: torch.from_numpy(sklearn.covariance.ledoit_wolf(x.numpy())[0]), 2
-    ),
+    "shrunk_ledoit_wolf": Entry(ops.shrunk_covariance, partial(_shrunk, sklearn.covariance.ledoit_wolf), 2),
     "shrunk_oas": Entry(
         lambda x: ops.shrunk_covariance(x, shrinkage="oas"),
-        lambda x: torch.from_numpy(sklearn.covariance.oas(x.numpy())[0]),
+        partial(_shrunk, sklearn.covariance.oas),
         2,
     ),
     "powm": Entry(lambda x: ops.powm_eigh(_cov(x), 0.5), lambda x: reference.power(reference.covariance(x), 0.5), 1),
