@@ -6,6 +6,7 @@ from covpool.io._checkpoint import Checkpoint as Checkpoint
 from covpool.io._checkpoint import is_checkpoint as is_checkpoint
 from covpool.io._checkpoint import load as load
 from covpool.io._checkpoint import read_checkpoint as read_checkpoint
+from covpool.io._checkpoint import rebuild_saved as rebuild_saved
 from covpool.io._checkpoint import save as save
 from covpool.io._description import DataSplit as DataSplit
 from covpool.io._description import EvaluationSettings as EvaluationSettings

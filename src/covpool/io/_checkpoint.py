@@ -60,11 +60,7 @@ class Checkpoint(Description):
     ) -> Network:
         """Build the network and fill it with the weights in the file; the arguments are those of `covpool.load`."""
         state = require("safetensors.torch", "models").load_file(self.path)
-        self._check_layers(max((size for tensor in state.values() for size in tensor.shape), default=0))
-        elements = sum(tensor.numel() for tensor in state.values())
-        # Twice, because a network in the form of covpool 0.2.0 is built twice.
-        with limited_build(2 * elements + REPLACED_ELEMENTS, 2 * len(state) + REPLACED_TENSORS):
-            network = self._build(backbone, pool).cpu()
+        network = self.build(state, backbone=backbone, pool=pool).cpu()
         found = misfits(network, state) or _other_kinds(network, state)
         if found:
             versions = ", ".join(" ".join(pair) for pair in self.versions.items())
@@ -81,6 +77,19 @@ class Checkpoint(Description):
         if self.channels_last:
             network.to(memory_format=torch.channels_last)
         return network.to(device).eval()
+
+    def build(
+        self, state: Mapping[str, Tensor], *, backbone: Backbones | None = None, pool: Pool | None = None
+    ) -> Network:
+        """Build the network with fresh weights. Refuse one that is much larger than `state`, its saved weights.
+
+        No other file is read and no request is sent; `backbone` and `pool` are those of `covpool.load`.
+        """
+        self._check_layers(max((size for tensor in state.values() for size in tensor.shape), default=0))
+        elements = sum(tensor.numel() for tensor in state.values())
+        # Twice, because a network in the form of covpool 0.2.0 is built twice.
+        with limited_build(2 * elements + REPLACED_ELEMENTS, 2 * len(state) + REPLACED_TENSORS):
+            return self._build(backbone, pool)
 
     def _check_layers(self, largest: int) -> None:
         """Refuse a layer that is larger than any in the file, before memory is taken for it."""
@@ -235,12 +244,30 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         remedy = "upgrade covpool" if isinstance(form, int) and form > FORMAT else "the file is damaged"
         raise CovpoolError(f"the description in {name} must have format 1 to {FORMAT}; got {form!r}: {remedy}")
     fields = upgrade(found) if form == 1 else {key: value for key, value in found.items() if key != "format"}
-    if isinstance(fields.get("architecture"), dict):
-        fields["architecture"] = with_stride_form(fields["architecture"])
+    return _checked(fields, path)
+
+
+def rebuild_saved(
+    architecture: Mapping[str, Any], state: Mapping[str, Tensor], path: str | os.PathLike[str]
+) -> Network:
+    """Build a network, with fresh weights, from what a file says about it: checked as that of a checkpoint is.
+
+    Args:
+        architecture: `dataclasses.asdict` of the architecture, as read from the file.
+        state: The weights in the file, which limit the size of the network.
+        path: The file, for messages.
+    """
+    return _checked({"architecture": architecture}, path).build(state)
+
+
+def _checked(fields: Mapping[str, Any], path: str | os.PathLike[str]) -> Checkpoint:
+    stored = fields.get("architecture")
+    if isinstance(stored, dict):
+        fields = {**fields, "architecture": with_stride_form(stored)}
     try:
         return _describe(Checkpoint, {**fields, "path": os.fspath(path)})
     except CovpoolError as error:
-        raise CovpoolError(f"the description in {name} is damaged: {error}") from error
+        raise CovpoolError(f"the description in {os.fspath(path)!r} is damaged: {error}") from error
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:

@@ -31,7 +31,7 @@ from covpool.engine.training._run_folder import BEST_CHECKPOINT
 from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, TrainingState, collect, save_state
 from covpool.engine.training._trained_on import describe_data
 from covpool.engine.training._writer import Writer
-from covpool.io import DataSplit, EvaluationSettings
+from covpool.io import DataSplit, EvaluationSettings, rebuild_saved
 from covpool.models import Network, rebuild
 from covpool.recipe import Recipe
 
@@ -62,7 +62,7 @@ class Session:
         self.fabric, self.run, self.splits = fabric, run, splits
         self.is_sharded = is_sharded(fabric)
         torch.manual_seed(recipe.seed)
-        built = _build(recipe, splits, restored)
+        built = _build(recipe, splits, run, restored)
         self.network, self.notes, self.has_own_pool = built.network, built.notes, built.has_own_pool
         self.recipe = built.resolve_inputs(recipe, quiet=restored is not None or not fabric.is_global_zero)
         self.augment = self.recipe.augment.complete()
@@ -287,8 +287,9 @@ class Session:
                 cast(Network, self.ema.module).get_buffer(name).copy_(buffer)
 
 
-def _build(recipe: Recipe, splits: Splits, restored: TrainingState | None) -> Built:
+def _build(recipe: Recipe, splits: Splits, run: Path, restored: TrainingState | None) -> Built:
     """Build the network. A resumed run does not need the weights it started from."""
     if restored is None or restored.network is None:
         return build_network(recipe, splits.train.classes)
-    return Built(rebuild(restored.network), ["all weights from the saved state"])
+    network = rebuild_saved(restored.network, restored.tensors.get("model", {}), run / STATE_FILE)
+    return Built(network, ["all weights from the saved state"])

@@ -4,6 +4,7 @@ The random numbers of a step, the order of the images and the learning rate are 
 the state does not hold them.
 """
 
+import json
 import os
 import zipfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -29,6 +30,7 @@ from covpool.models import misfits
 
 STATE_FILE = "state.pt"
 FORMAT = 1
+DAMAGED_OPTIMIZER = "the saved optimizer does not fit the recipe, so it is damaged: start a new run"
 # Whole tensors on the CPU for every strategy, so that a run saved by eight processes can resume in one.
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -64,6 +66,33 @@ class TrainingPosition:
     logged_times: list[float] = field(default_factory=lambda: [0.0, 0.0])
     broken: dict[str, list[int]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+
+
+class _Checked(BaseModel):
+    """The types of what a file holds. Values are checked where they are used."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, strict=True, extra="forbid", protected_namespaces=())
+
+
+class _Group(_Checked, extra="allow"):
+    params: list[str]
+
+
+class _Optimizer(_Checked):
+    state: dict[str, dict[str, Tensor | float | str | None]] = {}
+    param_groups: list[_Group] = []
+
+
+class _Contents(_Checked):
+    """The parts beside the format and the position. The first states held fewer."""
+
+    network: dict[str, Any] | None = None
+    data: dict[str, Any] = {}
+    recipe: dict[str, Any] | None = None
+    model: dict[str, Tensor] = {}
+    optimizer: _Optimizer = _Optimizer()
+    ema: dict[str, Tensor] = {}
+    scaler: dict[str, float] = {}
 
 
 @dataclass
@@ -120,9 +149,9 @@ def load_state(path: Path) -> TrainingState:
 def _from_contents(contents: dict[str, Any]) -> TrainingState:
     """The state in the contents of a file, whose parts must have their types."""
     position = TypeAdapter(TrainingPosition).validate_python(vars(TrainingPosition(**contents.pop("progress"))))
+    _Contents.model_validate(contents)
     network, data, recipe = contents.pop("network", None), contents.pop("data", {}), contents.pop("recipe", None)
-    if not isinstance(network, dict | None) or not isinstance(data, dict) or not isinstance(recipe, dict | None):
-        raise TypeError("a part has another type")
+    json.dumps((network, data, recipe))  # fails on what JSON cannot hold
     return TrainingState(position, contents, network, data, recipe)
 
 
@@ -168,6 +197,8 @@ def restore(
     if not tensors.get("model") or not tensors.get("optimizer", {}).get("param_groups"):
         raise CovpoolError("the saved state has no weights or no optimizer, so it is damaged: start a new run")
     found = "" if is_sharded else misfits(network, tensors["model"])
+    if not found and ema is not None:
+        found = misfits(ema, tensors.get("ema", {}))
     if found:
         raise CovpoolError(f"the saved weights do not fit the network ({found}), so they are damaged: start a new run")
     if is_sharded:
@@ -185,9 +216,25 @@ def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: tor
     groups = []
     for group in optimizer.param_groups:
         members = [names[parameter] for parameter in group["params"]]
-        before = next(each for each in saved["param_groups"] if members[0] in each["params"])
+        before = next((each for each in saved["param_groups"] if members[0] in each["params"]), None)
+        if before is None or not all(_is_like(before.get(key, value), value) for key, value in group.items()):
+            raise CovpoolError(f"{DAMAGED_OPTIMIZER}: the group of {members[0]} has other options")
         groups.append({**group, **before, "params": members})
+    for parameter, name in names.items():
+        for key, value in saved["state"].get(name, {}).items():
+            # Factored statistics have fewer dimensions, or dimensions of size 1.
+            sizes = value.shape if isinstance(value, Tensor) and value.ndim == parameter.ndim else ()
+            if any(size not in (1, whole) for size, whole in zip(sizes, parameter.shape, strict=False)):
+                raise CovpoolError(f"{DAMAGED_OPTIMIZER}: {key} of {name} has the shape {tuple(sizes)}")
     optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+
+
+def _is_like(saved: object, value: object) -> bool:
+    """Whether a saved option of an optimizer can replace another. Options of the machine are not saved."""
+    if value is None or isinstance(value, Tensor | torch.dtype):
+        return True
+    number = int | float  # bool is an int
+    return isinstance(saved, number if isinstance(value, number) else type(value))
 
 
 @contextmanager
