@@ -58,6 +58,24 @@ def test_a_program_that_ignores_it_is_left_alone() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+SWALLOWING = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(10**6))
+except BaseException:
+    pass
+"""
+
+
+def test_an_import_cannot_swallow_it(tmp_path: Path) -> None:
+    """torch goes on without numpy if its import fails, whatever the reason, and fails much later."""
+    (tmp_path / "swallowing.py").write_text(SWALLOWING)
+    program = "from covpool.cli._interrupt import interrupts; interrupts.install(); import swallowing; print('went on')"
+    found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 130 and found.stderr.split() == ["stopped"] and not found.stdout
+
+
 def interrupted(process: Process, *delays: float) -> tuple[int, str]:
     for delay in delays:
         time.sleep(delay)
@@ -65,6 +83,16 @@ def interrupted(process: Process, *delays: float) -> tuple[int, str]:
             process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     return process.returncode, output
+
+
+@pytest.mark.long
+def test_the_first_moments() -> None:
+    """From 0.3 s after the start, when Python itself has started, through the imports of a short command."""
+    for i in range(40):
+        process = start("show", "isqrt", program=("covpool",))
+        code, output = interrupted(process, 0.3 + i * 0.03)
+        assert code in (0, 130, -signal.SIGINT) and "Traceback" not in output, (i, code, output)
+        assert code != 130 or output.split()[-1] == "stopped", (i, code, output)
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 INTERRUPTED = 130  # exit code; shells report it after Ctrl-C
+IMPORT_SYSTEM = "<frozen importlib._bootstrap>"  # the name of its frames
 SHOW_CURSOR = "\x1b[?25h"  # progress bars hide it
 
 
@@ -31,7 +32,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, self)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked or _is_importing(frame):
             self.end()
         self.asked = True
         raise KeyboardInterrupt
@@ -53,6 +54,15 @@ class Interrupts:
             for worker in multiprocessing.active_children():  # an orphan would complain that its parent is gone
                 worker.kill()
         os._exit(INTERRUPTED)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported. Some swallow the exception, and are left half imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORT_SYSTEM:
+            return True
+        frame = frame.f_back
+    return False
 
 
 interrupts = Interrupts()
