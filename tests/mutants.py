@@ -107,7 +107,7 @@ def _changes(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield str(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        yield repr(node.value + 1) if isinstance(node.value, int) else repr(node.value * 3)
+        yield repr(node.value + 1 if isinstance(node.value, int) else node.value * 3 or 1.0)
     elif isinstance(node, ast.IfExp):
         yield f"({ast.unparse(ast.IfExp(node.test, node.orelse, node.body))})"
     elif isinstance(node, (ast.Raise, ast.Expr)) and not isinstance(getattr(node, "value", None), ast.Constant):

@@ -55,6 +55,14 @@ def test_every_part_is_read(described: dict[str, Any], tmp_path: Path) -> None:
     assert found.path == tmp_path / "model.safetensors"
 
 
+def test_a_file_that_says_nothing_of_it_is_of_the_plain_kind(described: dict[str, Any], tmp_path: Path) -> None:
+    """One central crop, not flipped, and torch's usual memory format: files leave out what was not used."""
+    brief = {key: value for key, value in described.items() if key != "channels_last"} | {"evaluation": {}}
+    found = read_checkpoint(write(tmp_path / "model.safetensors", brief))
+    assert found.evaluation is not None and (found.evaluation.crops, found.evaluation.flip) == (1, False)
+    assert found.channels_last is False
+
+
 TAMPERED: list[tuple[str, Any, str]] = [
     ("format", 3, "must have format 1 to 2; got 3: upgrade covpool"),
     ("format", "2", "got '2': the file is damaged"),

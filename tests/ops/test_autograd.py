@@ -1,14 +1,17 @@
 """covpool.ops._autograd: the Function that compiles and the one that has a forward derivative."""
 
+import importlib.util
 import inspect
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import covpool.ops  # noqa: F401  (brings every Function)
+from covpool.ops import _autograd
 from covpool.ops._autograd import Differentiable, is_eager
 from ops.oracles import randn
 
@@ -97,3 +100,19 @@ def test_ordinary_tensors_outside_every_transform_and_mode_are_eager() -> None:
     torch.jit.trace(lambda x: found.append(is_eager(x)) or x, x, check_trace=False)
     assert found == [False, False, False]
     assert torch.compile(lambda x: x + is_eager(x), fullgraph=True, backend="eager")(x).equal(x)
+
+
+def test_a_torch_without_the_private_functions_takes_the_longer_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        for name in ("_are_functorch_transforms_active", "_get_tracing_state", "_len_torch_dispatch_stack"):
+            older.delattr(torch._C, name)
+        assert _autograd.__spec__ is not None
+        spec = importlib.util.spec_from_file_location("older_autograd", _autograd.__spec__.origin)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    members = {name: vars(Cube)[name] for name in ("forward", "setup_context", "backward", "tangent")}
+    cube = type("OlderCube", (module.Differentiable,), members)
+    x = randn(4)
+    assert not module.is_eager(x)
+    torch.testing.assert_close(torch.func.grad(lambda x: cube.call(x).sum())(x), 3 * x * x)

@@ -1,5 +1,7 @@
 """covpool.ops.covariance: the definition, masks, weights, accuracy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -186,3 +188,27 @@ def test_refusals_name_what_came() -> None:
         covariance(features(2, 6, 3), mask=MASK[:, :5])
     with refuses(TypeError, "`mask`", "boolean", "float64"):
         covariance(features(2, 6, 3), mask=WEIGHTS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_the_kernels_have_every_derivative_in_features_and_weights(centered: bool) -> None:
+    """Against torch's operations in float64, with two leading dimensions, and n = 5 apart from c = 4."""
+    pytest.importorskip("triton")
+    x, w = features(6, 5, 4).unflatten(0, (2, 3)), features(6, 5, 1, seed=1).unflatten(0, (2, 3))[..., 0].abs() + 0.1
+    directions = randn(2, 3, 5, 4, seed=2), randn(2, 3, 5, seed=3)
+
+    def results(backend: Any, dtype: torch.dtype) -> list[Tensor]:
+        device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+        inputs = tuple(t.to(device, dtype) for t in (x, w))
+        moved = tuple(t.to(device, dtype) for t in directions)
+        f = lambda x, w: covariance(x, weights=w, centered=centered, backend=backend)  # noqa: E731
+        g = randn(2, 3, 4, 4, seed=4).to(device, dtype)
+        z, dz = torch.func.jvp(f, inputs, moved)
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        plain = torch.autograd.grad(f(*leaves), leaves, g)
+        first = torch.autograd.grad(f(*leaves), leaves, g, create_graph=True)
+        second = torch.autograd.grad(sum((d * m).sum() for d, m in zip(first, moved, strict=True)), leaves)
+        return [t.detach().cpu() for t in (z, dz, *plain, *first, *second)]
+
+    for found, expected in zip(results("triton", torch.float32), results("torch", torch.float64), strict=True):
+        assert relative_error(found, expected) <= 1e-5

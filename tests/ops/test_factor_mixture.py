@@ -8,7 +8,7 @@ from sklearn.decomposition import FactorAnalysis
 from torch import Tensor
 from torch.distributions import Categorical, LowRankMultivariateNormal, MixtureSameFamily, MultivariateNormal
 
-from covpool.ops.factor_mixture import FactorMixture, _start, factor_moments, mfa_em
+from covpool.ops.factor_mixture import FactorMixture, _start, _step, factor_moments, mfa_em
 from covpool.ops.gaussian_mixture import GaussianMixture
 from ops.oracles import randn
 
@@ -145,3 +145,15 @@ def test_the_loadings_start_with_half_of_the_variance() -> None:
     torch.testing.assert_close(start.noise, 4 * one[0])
     carried = start.loadings.square().sum(-1).mean(0)  # over 2000 components: the standard error is 0.06
     torch.testing.assert_close(carried, 4 * one[0], atol=0.3, rtol=0)
+
+
+def test_a_component_of_less_than_the_least_weight_keeps_its_parameters() -> None:
+    """A regression on a millionth of a point would be noise."""
+    x = randn(1000, 2)
+    one = torch.ones(2, dtype=torch.float64)
+    means, loadings = torch.stack((0 * one, 3 * one)), 0.1 * randn(2, 2, 1, seed=1)
+    weights = torch.tensor([1.0, 1e-9], dtype=torch.float64)
+    after = _step(x, FactorMixture(weights, means, loadings, one), torch.tensor(1e-4).double())
+    torch.testing.assert_close(after.means[1], means[1])
+    torch.testing.assert_close(after.loadings[1], loadings[1])
+    assert float(after.weights[1]) == 1e-6 and not torch.equal(after.means[0], means[0])

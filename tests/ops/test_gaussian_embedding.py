@@ -217,6 +217,23 @@ def test_cholesky_of_half_precision_features_of_the_largest_size() -> None:
     assert z.isfinite().all()
 
 
+def test_the_form_is_the_smaller_one_unless_it_is_given() -> None:
+    """The forms differ in their round-off."""
+    for n, smaller, other in ((5, "dual", "primal"), (40, "primal", "dual")):
+        x = features(1, n, 16, dtype=torch.float32)
+        assert torch.equal(gaussian_embedding(x), gaussian_embedding(x, form=smaller))
+        assert not torch.equal(gaussian_embedding(x), gaussian_embedding(x, form=other))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("c", [64, 256])
+def test_cholesky_of_a_singular_covariance_without_eps(c: int, scale: float) -> None:
+    x = scale * features(3, 40, c)
+    z = gaussian_embedding(x, kind="cholesky", eps=0.0)[:, :-1, :-1]
+    assert z.isfinite().all()
+    assert relative_error(z @ z.mT, covariance(x)) <= 1e-10
+
+
 def test_refusals_name_what_came() -> None:
     x = features(2, 6, 3)
     with refuses(ValueError, "`x`", "(..., n, c)", "(3,)"):

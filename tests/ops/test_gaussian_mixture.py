@@ -147,3 +147,9 @@ def test_scale_and_offset(scale: float) -> None:
 def test_points_that_are_all_the_same_are_refused() -> None:
     with pytest.raises(ValueError, match="all the same"):
         gmm_em(torch.ones(10, 2), 2)
+
+
+def test_a_number_of_components_that_is_not_positive_is_refused() -> None:
+    for start in (None, gmm_em(points(), 2)):
+        with pytest.raises(ValueError, match="`components` must be a positive integer; got 0"):
+            gmm_em(points(), 0, start=start)

@@ -242,6 +242,12 @@ def test_exports_with_free_sizes() -> None:
         assert relative_error(program.module()(x), powm_covariance(x, 0.5)) <= 1e-12
 
 
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_second_derivatives_of_the_dual_form_up_to_one_position_more_than_channels(n: int) -> None:
+    """Centred features of n <= c + 1 positions can have rank n - 1."""
+    assert torch.autograd.gradgradcheck(dual(0.7), features(1, n, 4).requires_grad_(), fast_mode=True)
+
+
 def test_refusals_name_what_came() -> None:
     x = features(2, 5, 8)
     with refuses(ValueError, "`x`", "(..., n, c)", "(8,)"):

@@ -49,6 +49,22 @@ def test_every_entry_keeps_four_fifths_of_the_digits(alpha: float | None, dtype:
     assert worst <= 10 * EPS[dtype] ** 0.8
 
 
+@pytest.mark.parametrize("scale", [0.2, 1e4])
+@pytest.mark.parametrize("alpha", [-0.5, 0.5, 1.3, None])
+def test_close_triples_err_by_the_fourth_power_of_their_distance(alpha: float | None, scale: float) -> None:
+    """The series takes over below a relative distance of 7.4e-4, where quotients keep twelve digits. None is log."""
+    power = None if alpha is None else torch.tensor(alpha, dtype=torch.float64)
+    for distance in (1e-4, 4e-4, 7e-4):
+        values = scale * torch.tensor([1, 1 + 0.3 * distance, 1 + distance], dtype=torch.float64)
+        if power is None:
+            truth, found = exact(values, lambda l: l.ln()), second.of_log(*triples(values))  # noqa: E741
+        else:
+            a = Decimal(power.item())
+            truth, found = exact(values, lambda l, a=a: l**a), second.of_power(*triples(values), power)  # noqa: E741
+        error = float(((found - truth).abs() / truth.abs()).max())
+        assert error <= distance**4 + 10 * EPS[torch.float64]
+
+
 def test_triples_with_zeros() -> None:
     zero, three = torch.zeros((), dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)
     for alpha in (0.5, 1.0, 1.5, 2.0):

@@ -155,3 +155,18 @@ def test_tangent_of_the_kernels_function(mode: GradientMode, scale: float) -> No
     context = SimpleNamespace(saved_tensors=(z, None), options=(mode, eps))
     _, expected = torch.func.jvp(lambda z: _power_normalized(z, 0.5, mode, eps), (z,), (dz,))
     torch.testing.assert_close(_PowerNormalized.tangent(context, dz), expected)
+
+
+@pytest.mark.parametrize("mode", EXACT_VALUE)
+def test_second_derivative_of_the_kernels_function(mode: GradientMode) -> None:
+    """Given the value of the forward kernels, it is that of torch's operations."""
+    g, h, eps = randn(3, 5, seed=1), randn(3, 5, seed=2), 1e-12
+
+    def second(by_kernels: bool) -> Tensor:
+        z = randn(3, 5).requires_grad_()
+        y = _power_normalized(z, 0.5, mode, eps)
+        y = _PowerNormalized.call(z, y.detach(), y.new_empty(3), mode, eps) if by_kernels else y
+        (dz,) = torch.autograd.grad(y, z, g, create_graph=True)
+        return torch.autograd.grad(dz, z, h)[0]
+
+    torch.testing.assert_close(second(True), second(False))

@@ -9,7 +9,7 @@ from cases import hard_matrices, spd
 from covpool.ops._spectral import SpectralFunction, SpectralKind, compose, eps_of, rotate
 from covpool.ops.elementary import symmetrize
 from ops import reference
-from ops.oracles import assert_gradient, finite_difference, randn, relative_error
+from ops.oracles import assert_gradient, finite_difference, randn, refuses, relative_error
 
 ALPHA = torch.tensor(0.7, dtype=torch.float64)
 
@@ -104,3 +104,23 @@ def _second_alone(a: Tensor, g: Tensor, h: Tensor, kind: SpectralKind) -> Tensor
     x = a.clone().requires_grad_()
     (first,) = torch.autograd.grad(apply(x, kind), x, g, create_graph=True)
     return torch.autograd.grad(first, x, h)[0]
+
+
+def test_the_gradient_in_alpha_is_linear_in_the_upstream_gradient() -> None:
+    """Forward mode through the backward pass moves the upstream gradient alone: no second derivative is asked for."""
+    a, g, dg = spd(3.0, 2.0, 1.0), randn(3, 3), randn(3, 3, seed=1)
+
+    def in_alpha(g: Tensor) -> Tensor:
+        return torch.func.vjp(lambda alpha: apply(a, "power", alpha), ALPHA)[1](g)[0]
+
+    _, slope = torch.func.jvp(in_alpha, (g,), (dg,))
+    eigenvalues, u = torch.linalg.eigh(a)
+    expected = (dg * ((u * (eigenvalues**ALPHA * eigenvalues.log())) @ u.T)).sum()
+    torch.testing.assert_close(slope, expected)
+
+
+def test_a_second_derivative_in_matrix_and_alpha_is_refused() -> None:
+    a, alpha = spd(3.0, 2.0, 1.0).requires_grad_(), ALPHA.clone().requires_grad_()
+    (da,) = torch.autograd.grad(apply(a, "power", alpha).sum(), a, create_graph=True)
+    with refuses(RuntimeError, "second derivatives in the exponent"):
+        torch.autograd.grad(da.sum(), (a, alpha))

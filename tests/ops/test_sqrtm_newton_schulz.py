@@ -238,3 +238,10 @@ def test_half_precision_gives_float32() -> None:
         z = sqrtm_newton_schulz(a)
         assert z.dtype == torch.float32
         assert relative_error(z, exact(symmetrize(a.double()))) <= 1e-6
+
+
+def test_the_kernels_work_under_vmap() -> None:
+    pytest.importorskip("triton")
+    a = torch.stack([A, 2 * A, SINGULAR]).float().to("cuda" if torch.cuda.is_available() else "cpu")
+    z = torch.vmap(lambda a: sqrtm_newton_schulz(a, backend="triton"))(a)
+    assert relative_error(z.cpu(), torch.stack([reference.isqrt_spectral(one.double().cpu(), 5) for one in a])) <= 1e-5
