@@ -60,3 +60,14 @@ def test_other_heads_are_refused() -> None:
             attribute(net, x, targets)
     with pytest.raises(covpool.CovpoolError, match="scales with the features"):
         attribute(network("isqrt", postcomp=False), x, targets)
+
+
+def test_a_network_with_one_level_has_one_feature_map() -> None:
+    torch.manual_seed(0)
+    net = covpool.attach("torchvision/resnet18", "cov", num_classes=3, reduce_to=4, levels=("layer3",)).eval()
+    features = net.forward_features(torch.rand(1, 3, 64, 64))
+    assert isinstance(features, tuple)
+    found = attribute(net, features, torch.tensor([1]))
+    torch.testing.assert_close(found.positions, attribute(net, features[0], torch.tensor([1])).positions)
+    with pytest.raises(covpool.CovpoolError, match="need one feature map; this network has 2"):
+        attribute(net, (*features, *features), torch.tensor([1]))

@@ -32,7 +32,7 @@ class Attribution:
 
 def attribute(
     network: Network,
-    features: Tensor,  # as the pool takes them, one batch
+    features: Tensor | tuple[Tensor, ...],  # as the pool takes them, one batch
     targets: Tensor,  # (b,)
 ) -> Attribution:
     """Divide the score of a class into contributions of positions and of pairs of channels, exactly and in float64.
@@ -43,7 +43,7 @@ def attribute(
 
     Args:
         network: A network whose classifier is linear and whose vector is a matrix of channels by channels.
-        features: Output of `network.forward_features`.
+        features: Output of `network.forward_features`, with one feature map.
         targets: The class of each image whose score is divided.
 
     >>> import covpool
@@ -59,9 +59,12 @@ def attribute(
             "contributions need a linear classifier directly on a matrix of channels by channels, such as that of cov, "
             f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__} with its options"
         )
+    maps = features if isinstance(features, tuple) else (features,)
+    if len(maps) > 1:
+        raise CovpoolError(f"contributions of positions need one feature map; this network has {len(maps)}")
     exact = copy.deepcopy(pool).cpu().double().eval()
     with torch.no_grad():
-        x = exact._apply_method(lambda *reduced, **_: reduced[0], (features.detach().cpu().double(),), None, None)
+        x = exact._apply_method(lambda *reduced, **_: reduced[0], (maps[0].detach().cpu().double(),), None, None)
         degree = _degree(exact, x)
     if pool.normalizes == "covariance":
         x = x - x.mean(1, keepdim=True)

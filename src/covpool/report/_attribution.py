@@ -48,11 +48,10 @@ def attribution_maps(run: OpenRun) -> list[AttributionMap]:
 
     def forward(x: Tensor) -> AttributionMap:
         features = network.forward_features(x)
-        if isinstance(features, tuple):
-            raise CovpoolError("contributions of positions need one feature map; this network has several")
         label = network.forward_head(network.forward_pool(features)).argmax(1)
         found = attribute(network, features, label)
-        grid = found.positions.reshape(1, 1, *_grid(features, found.positions.shape[1])).float()
+        first = features[0] if isinstance(features, tuple) else features
+        grid = found.positions.reshape(1, 1, *_grid(first, found.positions.shape[1])).float()
         return AttributionMap(
             as_data_uri(_overlay(_pixels(x[0], checkpoint), grid, x.shape[-2:])),
             images.classes[int(label)],

@@ -92,6 +92,7 @@ def collect_descriptors(session: Session, count: int) -> Tensor:  # -> (at most 
 
 def _descriptors(network: Network, x: Tensor) -> Tensor:
     features = network.forward_features(x)
-    if isinstance(features, tuple):
+    maps = features if isinstance(features, tuple) else (features,)
+    if len(maps) > 1:
         raise CovpoolError("`init.pool_from_data` needs a pool with one feature map: leave it out")
-    return network.pool.descriptors(features)
+    return network.pool.descriptors(maps[0])
