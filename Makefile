@@ -40,7 +40,7 @@ test-wheel: $(INSTALLED)
 	cd build/outside && OMP_NUM_THREADS=1 ../../$(VENV)-wheel/bin/python -m pytest -n $(WORKERS) --dist worksteal $(WHEEL_TESTS)
 
 docs: $(INSTALLED)
-	$(BIN)/mkdocs build -q --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 # Known vulnerabilities of the requirements, and dangerous calls in the source.
 audit:

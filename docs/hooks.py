@@ -78,8 +78,14 @@ def exported(module: ModuleType) -> list[str]:
 
 def on_page_content(content: str, **_: Any) -> str:
     """Replace the LaTeX that pymdownx.arithmatex has marked, and let wide tables scroll."""
-    content = re.sub(r"<table>.*?</table>", r'<div class="table">\g<0></div>', content, flags=re.DOTALL)
+    content = re.sub(r"<table>.*?</table>", _table, content, flags=re.DOTALL)
     return MATHS.sub(lambda found: mathml(html.unescape(found[2]), display=found[1] == "div"), content)
+
+
+def _table(found: re.Match[str]) -> str:
+    """Put a table into a box of its own, and mark numbers such as 6.0e-4, which browsers break after the hyphen."""
+    marked = re.sub(r"(?<![\w.])[\d.]+e-\d+", r'<span class="number">\g<0></span>', found[0])
+    return f'<div class="table">{marked}</div>'
 
 
 def mathml(latex: str, *, display: bool) -> str:

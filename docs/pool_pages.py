@@ -51,8 +51,8 @@ def facts(name: str) -> str:
     rows += [(f"birds (CUB-200-2011), frozen MobileNetV2, {size} px", _accuracy(name, size)) for size in CUB]
     table = "\n".join(f"| {what} | {value} |" for what, value in rows if value)
     return (
-        f"| | |\n|---|---|\n{table}\n\nIntervals are 95 %. [All pools side by side](../results.md); records: "
-        "`results/h200.jsonl`, `results/probe_cub200_224.jsonl` and `results/probe_cub200_320.jsonl`."
+        f"| quantity | value |\n|---|---|\n{table}\n\nIntervals are 95 %. [All pools side by side](../results.md); "
+        "records: `results/h200.jsonl`, `results/probe_cub200_224.jsonl` and `results/probe_cub200_320.jsonl`."
     )
 
 

@@ -56,6 +56,13 @@ def test_latex_becomes_mathml() -> None:
     assert "arithmatex" not in content
 
 
+def test_numbers_in_tables_stay_in_one_piece() -> None:
+    content = load("hooks").on_page_content("1e-3 <table><td>6.0e-4, 3e-8</td></table>")
+    number = '<span class="number">{}</span>'
+    cells = f"{number.format('6.0e-4')}, {number.format('3e-8')}"
+    assert content == f'1e-3 <div class="table"><table><td>{cells}</td></table></div>'
+
+
 def test_a_notebook_becomes_a_page() -> None:
     text = load("hooks").on_page_markdown("<!-- notebook examples/finetune_folder.ipynb -->")
     assert text.startswith("# Fine-tune a folder of images\n") and text.count("```python\n") == 5
