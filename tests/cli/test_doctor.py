@@ -5,8 +5,11 @@ from cli.runner import run
 from covpool.cli import doctor
 
 
-def test_it_shows_the_installation_and_tests_it() -> None:
+def test_it_shows_the_installation_and_tests_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     result = run("doctor")
+    assert "CPU, 1 thread " in result.output
     assert result.exit_code == 0 and covpool.__version__ in result.output
     for name in ("python", "torch", "device", "compiler", "timm", "safetensors", "onnxruntime"):
         assert name in result.output

@@ -41,6 +41,8 @@ def test_table_accuracy_and_files(out: Path) -> None:
     printed = (out / "printed.txt").read_text()
     assert "comparing 2 candidates by cross-validation on the training images (64 px)" in printed
     assert "chosen" in printed and "test accuracy" in printed and "95 % interval" in printed and "worst" in printed
+    assert "the simplest candidate within one standard error of the best one is chosen" in " ".join(printed.split())
+    assert f"next: covpool predict {out / 'best.safetensors'} IMAGE" in printed.replace("\n", "")
     assert f"checkpoint: {out / 'best.safetensors'}" in printed.replace("\n", "")
     page = (out / "report.html").read_text()
     assert "Choice by cross-validation" in page and "Learning curves" not in page and "not finished" not in page
@@ -74,6 +76,7 @@ def test_a_fit_is_predicted_evaluated_exported_and_fine_tuned(isqrt: Path, root:
     assert exported.exit_code == 0 and (tmp_path / "model.onnx").is_file(), exported.output
     recipe = _recipe(tmp_path, isqrt, root)
     tuned = run("train", recipe, f"init.weights={isqrt}", "--out", tmp_path / "tuned", "--no-report")
+    assert "images split at random: 50 train, 10 test (data.split_seed=0)" in tuned.output, tuned.output
     assert tuned.exit_code == 0 and "last stride of the fitted backbone is removed" in tuned.output, tuned.output
     kept, before = (read_checkpoint(path).data for path in (tmp_path / "tuned" / "last.safetensors", isqrt))
     assert kept is not None and before is not None and kept.fingerprints == before.fingerprints
@@ -105,7 +108,11 @@ def test_a_backbone_without_weights_is_refused(root: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(torchvision.models, "get_model", unreachable)
     message = refused("fit", root, "backbone=torchvision/resnet18", "--out", tmp_path / "run", "--device", "cpu")
-    assert "resnet18' could not be downloaded" in message and not (tmp_path / "run").exists()
+    assert (
+        "resnet18' could not be downloaded" in message
+        and "give a file (weights=FILE" in message
+        and not (tmp_path / "run").exists()
+    )
 
 
 def test_mistakes_end_in_one_line(root: Path, tmp_path: Path, out: Path) -> None:

@@ -19,7 +19,8 @@ def command(
 ) -> None:
     """Predict classes.
 
-    One line per image.
+    One line per image, with its name and
+    its class.
 
     Args:
         images: Image files.
@@ -38,9 +39,16 @@ def invoke(*arguments: str) -> str:
 
 def test_the_help_shows_the_docstring_without_its_section_of_arguments() -> None:
     shown = invoke("--help")
-    assert "Predict classes. One line per image." in shown and "Args:" not in shown
+    assert "Predict classes. One line per image, with its name and its class." in shown and "Args:" not in shown
     for text in ("Image files.", "Number of classes, at least one.", "Average over flips: slower.", "--plain"):
         assert text in shown
+
+
+def test_a_sentence_is_not_broken_where_its_docstring_is() -> None:
+    app = typer.Typer()
+    app.command()(with_help(readable_errors(command)))
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    assert "One line per image, with its name and its class." in shown
 
 
 def test_positional_parameters_are_arguments_and_keywords_are_options() -> None:

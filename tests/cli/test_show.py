@@ -23,6 +23,8 @@ def test_a_recipe() -> None:
     assert "pool.alpha=[0.1" in text, "not taken for markup"
     text = " ".join(run("show", "finetune+cub").output.split())
     assert "train.epochs 25 Number of epochs." in text and "covpool train finetune+cub --data FOLDER" in text
+    assert "pool.reduce_kind linear" in text and "puts batch norm and ReLU after each" in text
+    assert '"own" our choice' in text
     assert "did you mean 'finetune-avg'" in refused("show", "finetune-av")
 
 

@@ -25,6 +25,7 @@ def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "epoch 1: loss" in result.stdout and "top-1" in result.stdout and f"is in {folder}" in result.stdout
     assert f"report: {folder / 'report.html'}" in result.stdout and (folder / "report.html").is_file()
+    assert result.stdout.endswith(f"next: covpool predict {folder / 'last.safetensors'} IMAGE\n")
     assert read_recipe(folder / "recipe.toml").optimizer.lr == 0.02
     assert "holds a run already" in refused("train", recipe, "--out", folder)
     again = run("train", "--resume", folder, "data.workers=0", "--no-report")
@@ -55,8 +56,8 @@ def test_a_run_has_the_name_of_its_recipe(recipe: Path, tmp_path: Path, monkeypa
 def test_mistakes_are_one_line(recipe: Path, tmp_path: Path) -> None:
     assert "needs a recipe" in refused("train")
     assert "did you mean 'optimizer'" in refused("train", recipe, "optimiser.lr=1")
-    assert "`data.root`" in refused("train", recipe, "data.root=/no/such", "--run", tmp_path / "run")
-    assert "`data.root`" in refused("train", recipe, "--data", "/no/such", "--run", tmp_path / "run")
+    assert "there is no folder /no/such" in refused("train", recipe, "data.root=/no/such", "--run", tmp_path / "run")
+    assert "there is no folder /no/such" in refused("train", recipe, "--data", "/no/such", "--run", tmp_path / "run")
     assert "not the folder of a run" in refused("train", "--resume", tmp_path)
     assert "leave 'tiny.toml' out" in refused("train", "tiny.toml", "--resume", tmp_path)
     assert "not both" in refused("train", "--resume", tmp_path, "--out", tmp_path / "other")

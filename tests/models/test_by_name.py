@@ -57,7 +57,7 @@ def test_without_a_network_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) 
         raise URLError("no route")
 
     monkeypatch.setattr(torchvision.models, "get_model", unreachable)
-    with pytest.raises(OSError, match=r"resnet18' could not be downloaded .*no route.*init\.weights"):
+    with pytest.raises(OSError, match=r"resnet18' could not be downloaded .*no route.*: give a file \(weights=FILE"):
         classifier_by_name("torchvision/resnet18", pretrained=True)
 
 

@@ -122,6 +122,15 @@ def write_run_report(run: Path, console: Console, splits: "Splits | None" = None
     say(console, f"report: {path}")
 
 
+def next_command(checkpoint: Path) -> str:
+    """Return the line that says how to classify images with a new checkpoint.
+
+    >>> next_command(Path("runs", "fit-birds", "best.safetensors"))
+    'next: covpool predict runs/fit-birds/best.safetensors IMAGE'
+    """
+    return f"next: covpool predict {checkpoint} IMAGE"
+
+
 class TimeLeft(ProgressColumn):
     """The time left; the time taken while that is unknown and at the end."""
 

@@ -32,11 +32,12 @@ def command() -> None:
     has_gpu = torch.cuda.is_available()
     gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if has_gpu else ""
     compiler = shutil.which("g++") or shutil.which("clang++") or Text("none", "red")
+    threads = torch.get_num_threads()
     rows = [
         ("covpool", covpool.__version__),
         ("python", platform.python_version()),
         ("torch", torch.__version__),
-        ("device", gpu or f"CPU, {torch.get_num_threads()} threads"),
+        ("device", gpu or f"CPU, {threads} thread{'s' * (threads > 1)}"),
         ("kernels on a GPU", _kernels() if has_gpu else "no GPU"),
         ("eigen-decomposition on a GPU", _eigen_solver() if has_gpu else "no GPU"),
         ("C++ compiler (torch.compile on a CPU)", compiler),

@@ -20,7 +20,7 @@ def command(
     """Export a checkpoint to ONNX or torch.export, run the result and compare it with the original network.
 
     Args:
-        checkpoint: Checkpoint of `covpool train`, `convert` or `covpool.save`.
+        checkpoint: Checkpoint of `covpool fit`, `train` or `convert`, or of `covpool.save`.
         to: Format to write: onnx, or pt2 (a torch.export program).
         out: File to write. The default is CHECKPOINT with the suffix .onnx or .pt2.
         size: Height and width of the test images. Given once, the export accepts only this size; given several times,

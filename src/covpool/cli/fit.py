@@ -7,7 +7,7 @@ from rich.table import Table
 
 from covpool._errors import require
 from covpool.cli._options import Device, chosen_device, split_data
-from covpool.cli._output import counting_bar, percent_interval, say, table, write_run_report
+from covpool.cli._output import counting_bar, next_command, percent_interval, say, table, write_run_report
 
 if TYPE_CHECKING:
     from covpool.studies.fit import FitResult
@@ -50,7 +50,7 @@ def command(
     say(console, f"checkpoint: {result.checkpoint}")
     if report:
         write_run_report(result.checkpoint.parent, console)
-    say(console, f"next: covpool predict {result.checkpoint} IMAGE")
+    say(console, next_command(result.checkpoint))
 
 
 def _show(result: "FitResult", console: Console) -> None:
@@ -88,5 +88,8 @@ def _candidates(result: "FitResult") -> Table:
             )
         )
     headings = ("pool", "level", "size", "vector", "accuracy, %", "seconds", "")
-    caption = "accuracy on held-out training images ± one standard error"
+    caption = (
+        "accuracy on held-out training images ± one standard error; the simplest candidate within one standard error "
+        "of the best one is chosen"
+    )
     return table(headings, rows, left=2, title="candidates", caption=caption)

@@ -28,7 +28,7 @@ def command(
     """Predict the classes of images with their probabilities. The exit code is 1 if an image cannot be read.
 
     Args:
-        checkpoint: Checkpoint of `covpool train` or `covpool.save`.
+        checkpoint: Checkpoint of `covpool fit`, `covpool train` or `covpool.save`.
         images: Image files, or folders that contain image files.
         top: Number of classes to show for each image.
         json: Print one JSON object per line instead of a table.

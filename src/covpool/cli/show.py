@@ -9,6 +9,7 @@ from rich.text import Text
 
 import covpool
 from covpool._errors import CovpoolError, did_you_mean
+from covpool._registry import documented_options
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, Cell, facts, table
 
@@ -74,8 +75,15 @@ def _recipe(name: str) -> Table:
     rows: list[tuple[str, Cell]] = [("about", recipe.about)]
     for key, value in flat_settings(recipe):
         if key not in ("name", "about") and value != defaults.get(key):
-            rows.append((key, Text.assemble(f"{value}  ", (setting_meaning(key), "dim"))))
+            meaning = setting_meaning(key) or _pool_option(recipe.pool.name, key.removeprefix("pool."))
+            rows.append((key, Text.assemble(f"{value}  ", (meaning, "dim"))))
     return facts([*rows, ("example", f"covpool train {name} --data FOLDER")], title=f"recipe {recipe.name}")
+
+
+def _pool_option(pool: str, option: str) -> str:
+    """What an option does: one of this pool, or one that all pools have. Empty for any other setting."""
+    own = covpool.pool_info(pool).meanings if pool in covpool.list_pools() else {}
+    return own.get(option) or documented_options([option], [covpool.pools.Pool])[option]
 
 
 def _model(found: "Efficiency") -> Table:

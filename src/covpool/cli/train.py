@@ -11,7 +11,7 @@ from rich.console import Console
 from covpool._errors import CovpoolError, require
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
-from covpool.cli._output import say, write_run_report
+from covpool.cli._output import next_command, say, write_run_report
 from covpool.cli._training_bar import TrainingBar
 
 if TYPE_CHECKING:
@@ -62,11 +62,15 @@ def command(
         raise typer.Exit(INTERRUPTED) from None
     leave_processes()
     say(console, _summary(result))
-    if report and is_first:
-        from covpool.data.sets import open_data
+    if not is_first:
+        return
+    from covpool.data.sets import open_data
+    from covpool.report import find_checkpoint
 
+    if report:
         # The recipe in the folder may name the old place of data that were moved before this resume.
         write_run_report(folder, console, open_data(chosen.data))
+    say(console, next_command(find_checkpoint(folder)))
 
 
 def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: Path | None) -> "Recipe":

@@ -118,4 +118,4 @@ def _reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return f"{type(error).__name__}: {error}".split("\n")[0]
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -39,9 +39,9 @@ def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -
         packaged = packaged_weights(name)
         if packaged is None:
             raise OSError(
-                f"the weights of {name!r} could not be downloaded ({error}): {how_to_install(name)}name a local file "
-                "(init.weights=FILE in a recipe, weights= in Python), or start without them (init.pretrained=false, "
-                "pretrained=False)"
+                f"the weights of {name!r} could not be downloaded ({error}): give a file (weights=FILE, or "
+                "init.weights=FILE in a recipe) or start without them (pretrained=false, or init.pretrained=false in a "
+                f"recipe){how_to_install(name)}"
             ) from error
         model = _plain(name, False, options)
         load_packaged_weights(model, packaged)

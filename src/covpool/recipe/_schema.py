@@ -237,8 +237,8 @@ class Recipe(Settings):
     about: str = ""
     """What the recipe reproduces."""
     source: Literal["", "paper", "release", "method", "own"] = ""
-    """Where rates, epochs and weight decay come from: the paper's text, its authors' release, the authors of a compared
-    method, or our choice."""
+    """Where rates, epochs and weight decay come from: "paper" is the paper's text, "release" the code of its authors,
+    "method" the authors of a compared method, and "own" our choice."""
     seed: Seed = 0
     """Seed of the weights, the order of images and the augmentation."""
     data: Data = Data()

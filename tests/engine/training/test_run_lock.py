@@ -94,3 +94,13 @@ def test_an_unreadable_owner_is_another_training(tmp_path: Path) -> None:
         (tmp_path / LOCK_FILE).write_text("no JSON")
         with pytest.raises(ValueError, match="in use by another training"):
             RunLock(tmp_path).take()
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="the system does not list open files")
+def test_a_refusal_leaves_no_file_open(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="in use"):
+                RunLock(tmp_path).take()
+        assert len(os.listdir("/dev/fd")) == before

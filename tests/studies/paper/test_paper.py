@@ -106,7 +106,7 @@ def test_a_failed_training_does_not_stop_the_others(tmp_path: Path, monkeypatch:
     rows = tuple(Row(label=str(seed), paper=("",), recipe="tiny.toml", settings=(f"seed={seed}",)) for seed in (0, 1))
     item = Item(name="table 99", title="Small", columns=(Column(label="top-1", figure="top1"),), rows=rows)
     failed = list(run_trainings(plan_item(item, {}, [], Path("out"))))
-    assert len(failed) == 2 and "`data.root` must be the folder" in failed[0][1]
+    assert len(failed) == 2 and "there is no folder" in failed[0][1]
 
 
 def test_the_plot_has_both_numbers_and_the_baselines(tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ def open_data(data: Data) -> Splits:
     reader = importlib.import_module(f"covpool.data.sets.{data.name}")
     _check_split(data, getattr(reader, "SPLITS", 1))
     root = Path(data.root).expanduser()
-    if not data.root or not root.is_dir():
-        came = f"there is no folder {root}" if data.root else "it is empty"
-        raise CovpoolError(f"`data.root` must be the folder of the data set {data.name!r}; {came}")
+    if not data.root:
+        raise CovpoolError(f"`data.root` must be the folder of the data set {data.name!r}; it is empty")
+    if not root.is_dir():
+        raise CovpoolError(f"there is no folder {root} (`data.root`)")
     subsets: Subsets = reader.read(root, data)
     tested = _test_subset(subsets, data)
     find_random = getattr(reader, "random_split", None)

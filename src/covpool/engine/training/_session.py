@@ -63,7 +63,8 @@ class Session:
         self.is_sharded = is_sharded(fabric)
         torch.manual_seed(recipe.seed)
         built = _build(recipe, splits, run, restored)
-        self.network, self.notes, self.has_own_pool = built.network, built.notes, built.has_own_pool
+        self.network, self.has_own_pool = built.network, built.has_own_pool
+        self.notes = [*_split_note(splits), *built.notes]
         self.recipe = built.resolve_inputs(recipe, quiet=restored is not None or not fabric.is_global_zero)
         self.augment = self.recipe.augment.complete()
         if recipe.train.channels_last:
@@ -285,6 +286,14 @@ class Session:
             self.network.get_buffer(name).copy_(buffer)
             if self.ema is not None:
                 cast(Network, self.ema.module).get_buffer(name).copy_(buffer)
+
+
+def _split_note(splits: Splits) -> list[str]:
+    """How the images of a flat folder were split, for the user."""
+    if splits.random is None:
+        return []
+    counts = ", ".join(f"{len(images)} {name}" for name, images in splits.parts().items())
+    return [f"images split at random: {counts} (data.split_seed={splits.random.seed})"]
 
 
 def _build(recipe: Recipe, splits: Splits, run: Path, restored: TrainingState | None) -> Built:

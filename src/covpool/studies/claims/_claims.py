@@ -187,7 +187,8 @@ CLAIMS: tuple[Claim, ...] = (
           "VGG-16 on CUB: 83.5 (Nakayama), 84.1 (Calvo, Lovric), 83.8 (log-Euclidean), 87.1 (G2DeNet)"),
     Claim(18, "against all pools", "iSQRT-COV is at least as good as every other pool.", _all_pools(),
           "iSQRT-COV has the best accuracy of all compared methods on CUB and Cars",
-          remark="Reduction and pool are not trained. Pools with random weights are meant to be."),
+          remark="Neither the reduction nor the pool is trained here; pools that start from random weights are meant "
+          "to be trained."),
     Claim(21, "image size", "The gain over average pooling grows with the image size.",
           (_grows(128, 224), _grows(224, 320), _grows(320, 384)),
           plotted=tuple(Arm(pool=pool, size=size) for size in (160, 256) for pool in ("avg", "isqrt"))),
