@@ -44,7 +44,8 @@ def test_a_sweep_with_failures_only(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "not" / "there"
     result = run("sweep", recipe, "seed=[0,1]", "data.root=/nope", "--out", out)
     assert result.exit_code == 1, result.output
-    assert "seed=1 failed: CovpoolError: there is no folder /nope" in result.output and f"in {out}: sweep.csv" in result.output
+    assert "seed=1 failed: CovpoolError: there is no folder /nope" in result.output
+    assert f"in {out}: sweep.csv" in result.output
     runs = [json.loads(line) for line in (out / "sweep.jsonl").read_text().splitlines()]
     assert [line["status"] for line in runs] == ["failed", "failed"]
 

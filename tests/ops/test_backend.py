@@ -1,14 +1,11 @@
 """Which back-end and precision are chosen: pure functions."""
 
-import multiprocessing
-import warnings
-from multiprocessing.connection import Connection
+import subprocess
+import sys
 
 import pytest
 import torch
 
-from covpool.bench._record import environment
-from covpool.ops import isqrt_covariance
 from covpool.ops._backend import (
     LARGEST_ORDER,
     NEWER_SETTING,
@@ -63,24 +60,24 @@ def test_precision_follows_autocast_and_torchs_setting() -> None:
         torch.set_float32_matmul_precision(before)
 
 
-def with_the_newer_setting(results: Connection) -> None:
-    warnings.simplefilter("ignore")
-    torch.compiler.reset()
-    x = torch.randn(2, 9, 4)
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-    recorded = environment(x.device, 0)["matmul_precision"]
-    compiled = torch.compile(isqrt_covariance, fullgraph=True, backend="eager")
-    results.send((matmul_precision(x, None), recorded, tuple(compiled(x).shape)))
+WITH_THE_NEWER_SETTING = """
+import torch
+from covpool.bench import environment
+from covpool.ops import isqrt_covariance
+from covpool.ops._backend import matmul_precision
+
+x = torch.randn(2, 9, 4)
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+assert matmul_precision(x, None) == "tf32"
+assert environment(x.device, 0)["matmul_precision"] == "high"
+compiled = torch.compile(isqrt_covariance, fullgraph=True, backend="eager")
+assert compiled(x).shape == (2, 4, 4)
+"""
 
 
+@pytest.mark.skipif(not NEWER_SETTING, reason="torch has no fp32_precision yet")
 def test_torchs_newer_setting_is_read_too_and_compiled() -> None:
-    """In a copy of this process, because torch refuses its older setting after the newer one was used."""
-    if not NEWER_SETTING:
-        pytest.skip("torch has no fp32_precision yet")
-    results, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=with_the_newer_setting, args=(sender,))
-    process.start()
-    with results, sender:
-        assert results.poll(60), "the process failed"
-        assert results.recv() == ("tf32", "high", (2, 4, 4))
-    process.join()
+    """In a process of its own, because torch refuses its older setting after the newer one was used."""
+    program = [sys.executable, "-W", "ignore", "-c", WITH_THE_NEWER_SETTING]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -43,8 +43,8 @@ def compare(
             name=name,
             shape=shape,
             passes="forward+backward",
-            value_error=_relative_error(value, truth.value),
-            gradient_error=_relative_error(slope, truth.slope),
+            value_error=relative_error(value, truth.value),
+            gradient_error=relative_error(slope, truth.slope),
             extra=_device_figures(candidate, x, gradients[name], name not in comparison.not_captured)
             if device.type == "cuda"
             else {},
@@ -96,5 +96,6 @@ def _device_figures(candidate: Function, x: Tensor, gradient: Tensor, capture: b
     }
 
 
-def _relative_error(value: Tensor, oracle: Tensor) -> float:
+def relative_error(value: Tensor, oracle: Tensor) -> float:
+    """|value - oracle| / |oracle|, computed in float64."""
     return float((value.double() - oracle).norm() / oracle.norm())

@@ -14,6 +14,7 @@ from covpool.bench._classifier import classifier
 from covpool.bench._compare import Shape, compare, features
 from covpool.bench._decompositions import decompositions
 from covpool.bench._every_operation import every_operation
+from covpool.bench._latency import latency
 from covpool.bench._measure import copy_rate, matmul_rate, pool_shares, saved_memory, time_interleaved
 from covpool.bench._record import Record
 
@@ -168,6 +169,7 @@ SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "decompositions": decompositions,
     "roots": _roots_suite,
     "curves": _curves_suite,
+    "latency": latency,
     "classifier": classifier,
     "startup": _startup_suite,
 }

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from covpool.bench import Record
 
 # Named again here for the help, because importing covpool.bench takes seconds.
-SUITES = ("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves", "classifier", "startup")
+SUITES = (
+    *("isqrt", "mpn", "operations", "pools", "decompositions", "roots", "curves"),
+    *("latency", "classifier", "startup"),
+)
 HEADS = ("avg", "isqrt", "mpn", "cov")
 TRAIN = "train"  # whole trainings, which need images
 

@@ -1,5 +1,6 @@
 """Running networks over images: inference, evaluation and training."""
 
+from covpool.engine._devices import autocast as autocast
 from covpool.engine._devices import leave_processes as leave_processes
 from covpool.engine._infer import compute_scores as compute_scores
 from covpool.engine._infer import infer as infer

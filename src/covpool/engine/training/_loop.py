@@ -28,6 +28,7 @@ from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
 from covpool.engine.training._state import STATE_FILE, load_state
 from covpool.engine.training._trained_on import check_same_data
+from covpool.engine.training._warm_up import decode_and_warm_up
 from covpool.io import is_checkpoint, read_checkpoint
 from covpool.recipe import Recipe, check_recipe, resolve_stages, total_steps
 
@@ -128,11 +129,13 @@ def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resu
             StopRequests(session.report_stopping) as requests,
             reproducible(recipe.train.deterministic, steps=steps),
         ):
+            stages = [stage for stage in resolve_stages(recipe) if session.position.epoch < stage.end]
+            if stages:
+                decode_and_warm_up(session, stages[0])
             if restored is None:
                 init_pool_from_data(session, requests)
-            for stage in resolve_stages(recipe):
-                if session.position.epoch < stage.end:
-                    StageTraining(session, stage, requests).run()
+            for stage in stages:
+                StageTraining(session, stage, requests).run()
         position = session.position
         metrics, epoch = session.conclude()
         best = {"best": position.best, "best_epoch": position.best_epoch, "best_on": session.part}

@@ -73,6 +73,8 @@ class Session:
             nn.SyncBatchNorm.convert_sync_batchnorm(self.network)
         self.wrapped: nn.Module = self.network  # the network as the strategy wraps it
         self.ema = self._make_ema()
+        on_gpu = fabric.device.type == "cuda" and not self.is_sharded
+        self._copy = deepcopy(self.network) if on_gpu and fabric.is_global_zero else None  # to save from
         self.is_resumed = restored is not None
         self.position = restored.position if restored else TrainingPosition()
         self.tensors = restored.tensors if restored else {}  # until their stage is set up
@@ -137,6 +139,7 @@ class Session:
         """
         if self.part == "test" or not self.position.best_epoch:
             return self.position.metrics, self.position.epoch
+        self._writer.wait()
         batch_size = self.recipe.train.batch_size // (self.recipe.train.accumulate * self.fabric.world_size)
         scores = self._score("test", self._best_network(), batch_size)
         self.report_broken()
@@ -212,14 +215,36 @@ class Session:
             for path in found.collect(self.fabric) if self.recipe.data.broken == "skip" else []:
                 self.emit({"event": "broken", "part": name, "path": path})
 
-    def save_checkpoint(self, name: str, metrics: dict[str, float], *, notes: dict[str, str] | None = None) -> None:
-        """Save the evaluated weights as a checkpoint in the folder of the run. Every process must call this method.
+    def save_checkpoints(self, notes: dict[str, dict[str, str]], metrics: dict[str, float]) -> None:
+        """Save the evaluated weights as checkpoints in the folder of the run. Every process must call this method.
 
         Args:
-            name: Name of the file.
+            notes: The names of the files, and what else each says about the training.
             metrics: Result of the evaluation.
-            notes: What else the checkpoint says about the training.
         """
+        network = self._weights_to_save()
+        if not self.fabric.is_global_zero:
+            return
+        recipe, position = self.recipe, self.position
+        how = EvaluationSettings(
+            crops=recipe.evaluate.crops, flip=recipe.evaluate.flip, precision=recipe.train.precision
+        )
+        about = {"recipe": recipe.model_dump(mode="json"), "epoch": position.epoch, "step": position.step}
+        for name, said in notes.items():
+            save = partial(
+                covpool.save,
+                network,
+                self.run / name,
+                class_names=self.splits.train.classes,
+                preprocessing=preprocessing(self.augment),
+                evaluation=how,
+                data=self._data,
+                training={**about, "metrics": metrics, "notes": said},
+            )
+            self._write(save)
+
+    def _weights_to_save(self) -> Network:
+        """The evaluated network with weights that the next steps do not change, in the first process."""
         network = self.network if self.ema is None else cast(Network, self.ema.module)
         if self.is_sharded:
             whole = get_model_state_dict(self.wrapped, options=WHOLE)
@@ -227,27 +252,25 @@ class Session:
                 assert self.network.architecture is not None
                 network = rebuild(self.network.architecture)
                 network.load_state_dict(whole)
-        if self.fabric.is_global_zero:
-            recipe, position = self.recipe, self.position
-            about = {"epoch": position.epoch, "step": position.step, "metrics": metrics, "notes": notes or {}}
-            covpool.save(
-                network,
-                self.run / name,
-                class_names=self.splits.train.classes,
-                preprocessing=preprocessing(self.augment),
-                evaluation=EvaluationSettings(
-                    crops=recipe.evaluate.crops, flip=recipe.evaluate.flip, precision=recipe.train.precision
-                ),
-                data=self._data,
-                training={"recipe": recipe.model_dump(mode="json"), **about},
-            )
+        elif self._copy is not None:
+            self._writer.wait()  # it may still read the copy
+            self._copy.load_state_dict(network.state_dict())
+            network = self._copy
+        return network
+
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write a file: beside the training on a GPU, whose tensors were copied."""
+        if self.fabric.device.type == "cuda":
+            self._writer.submit(write)
+        else:
+            write()
 
     def save_scores(self, checkpoint: str, logits: Tensor, targets: Tensor) -> None:
         """Save the test scores of a checkpoint, for the report."""
         if self.fabric.is_global_zero:
+            path, scores = self.run / SCORES_FILE, SavedScores(logits, targets)
             fingerprint = self._data.fingerprints["test"]
-            scores = SavedScores(logits, targets)
-            save_scores(self.run / SCORES_FILE, scores, self.run / checkpoint, self.recipe, fingerprint)
+            self._write(partial(save_scores, path, scores, self.run / checkpoint, self.recipe, fingerprint))
 
     def save_state(self, optimizer: torch.optim.Optimizer) -> None:
         """Save everything needed to resume. Every process must call this method."""
@@ -258,9 +281,7 @@ class Session:
             stored = None if architecture is None else asdict(architecture)
             recipe = self.recipe.model_dump(mode="json")
             state = TrainingState(deepcopy(self.position), tensors, stored, self._data_at_start, recipe)
-            write = partial(save_state, self.run / STATE_FILE, state)
-            # The tensors of a GPU are copies, which the next steps do not change.
-            self._writer.submit(write) if self.fabric.device.type == "cuda" else write()
+            self._write(partial(save_state, self.run / STATE_FILE, state))
 
     @cached_property
     def _data(self) -> DataSplit:

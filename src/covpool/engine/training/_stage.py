@@ -187,11 +187,12 @@ class StageTraining:
             metrics = position.metrics = named_by_part(accuracies(*scores), session.part)
         times["evaluation_seconds"] = time.perf_counter() - now
         session.report_broken()
-        session.save_checkpoint(LAST_CHECKPOINT, metrics)
+        checkpoints: dict[str, dict[str, str]] = {LAST_CHECKPOINT: {}}
         top1 = metrics.get("top1" if session.part == "test" else "validation_top1", -1.0)
         if top1 > position.best:
             position.best, position.best_epoch = top1, position.epoch
-            session.save_checkpoint(BEST_CHECKPOINT, metrics, notes={"chosen_on": session.part})
+            checkpoints[BEST_CHECKPOINT] = {"chosen_on": session.part}
+        session.save_checkpoints(checkpoints, metrics)
         if scores is not None and session.part == "test" and metrics:
             session.save_scores(LAST_CHECKPOINT, *scores)
         tested = {"test_loss" if name == "loss" else name: value for name, value in metrics.items()}

@@ -1,0 +1,52 @@
+"""Preparing the first step while the training images are decoded."""
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from covpool.data.pipeline import decode_ahead
+from covpool.engine._devices import autocast
+from covpool.engine.training._session import Session
+from covpool.recipe import ResolvedStage
+
+
+def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
+    """Begin to decode the training images for their cache; meanwhile, let a GPU prepare the first step.
+
+    cuDNN takes seconds to choose and compile the kernels of a network. One forward and backward pass on random images
+    does that, in the time in which other processes decode the images. It changes nothing: batch-norm statistics and
+    the state of the random generators are put back.
+
+    Args:
+        session: The session, before its first step.
+        stage: The stage that comes next.
+    """
+    recipe, fabric = stage.recipe, session.fabric
+    if fabric.device.type != "cuda" or fabric.world_size > 1 or recipe.train.freeze or recipe.train.compile:
+        return
+    decoding = decode_ahead(session.splits.train, session.augment, recipe.data)
+    if decoding is None:
+        return
+    try:
+        _warm_up(session, stage)
+    except torch.OutOfMemoryError:
+        pass  # the first step runs out of memory too, and says what to do
+    except BaseException:
+        decoding.stop()
+        raise
+    torch.cuda.empty_cache()
+
+
+def _warm_up(session: Session, stage: ResolvedStage) -> None:
+    settings, device, size = stage.recipe.train, session.fabric.device, session.augment.size
+    network = session.network.to(device).train()
+    layout = torch.channels_last if settings.channels_last else torch.contiguous_format
+    buffers = [buffer.clone() for buffer in network.buffers()]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        x = torch.rand(settings.batch_size // settings.accumulate, 3, size, size, device=device)
+        y = torch.zeros(len(x), dtype=torch.int64, device=device)
+        with autocast(settings.precision, device):
+            loss = cross_entropy(network(x.contiguous(memory_format=layout)).float(), y)
+        loss.backward()
+    network.zero_grad(set_to_none=True)
+    for buffer, value in zip(network.buffers(), buffers, strict=True):
+        buffer.copy_(value)
