@@ -26,6 +26,12 @@ def test_positive_int() -> None:
             _errors.check_positive_int("n", wrong)
 
 
+def test_text_that_cannot_be_written_to_files_is_refused() -> None:
+    _errors.check_utf8("the name", "caf\u00e9 \U0001f431")
+    with pytest.raises(ValueError, match=r"^the name must be UTF-8 text, .*; got 'b\\udce9'$"):
+        _errors.check_utf8("the name", "b\udce9")
+
+
 def test_require_names_the_extra() -> None:
     assert _errors.require("math", "models").pi > 3
     with pytest.raises(ImportError, match=r"this needs no_such_module: pip install 'covpool\[models\]'"):

@@ -72,6 +72,14 @@ def check_positive_int(name: str, value: object) -> None:
         raise CovpoolError(f"`{name}` must be below 2^63; got {value}")
 
 
+def check_utf8(name: str, text: str) -> None:
+    """Require text that can be written to a file; the name of a file on disk may be any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CovpoolError(f"{name} must be UTF-8 text, so that it can be written to files; got {text!r}") from None
+
+
 def require(module: str, extra: str) -> Any:
     """Import an optional dependency; the error names the extra to install."""
     try:

@@ -6,12 +6,14 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler
 from pydantic import field_validator as check_field
+from pydantic_core import PydanticCustomError
 
 from covpool._errors import CovpoolError, WrongTypeError, did_you_mean
 
 Location = Sequence[int | str]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Width = Annotated[int, Field(ge=1, le=1_000_000)]  # of a layer
+LARGEST = 1e15  # of a number that is no whole one: float32 holds the product of two
 Side = Annotated[int, Field(ge=1, le=16_384)]  # of an image, in pixels
 
 
@@ -74,7 +76,11 @@ class Settings(BaseModel):
                 return validate(str(value))
             except ValidationError:
                 value = value.as_toml()
-        return validate(tuple(value) if isinstance(value, list) else value)
+        found = validate(tuple(value) if isinstance(value, list) else value)
+        numbers = found if isinstance(found, tuple) else (found,)
+        if any(isinstance(number, float) and abs(number) > LARGEST for number in numbers):
+            raise PydanticCustomError("too_large", "too large")
+        return found
 
     def changed(self, **values: Any) -> Self:
         """Return a checked copy with some settings changed; a mapping changes single settings of a table.
@@ -168,7 +174,8 @@ def _line(mistake: Any, schema: dict[str, Any], table: tuple[str, ...]) -> str:
     came = f" ({type(value).__name__})" if kind.endswith("_type") else ""
     shown = list(value) if isinstance(value, tuple) else value
     near = did_you_mean(value, wanted.get("enum", ()))
-    words = "a finite number" if kind == "finite_number" else in_words(wanted)
+    other = {"finite_number": "a finite number", "too_large": f"at most {LARGEST:g}"}
+    words = other.get(kind) or in_words(wanted)
     return f"`{name}` must be {words}; got {shown!r}{came}{near}"
 
 

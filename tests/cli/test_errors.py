@@ -57,9 +57,14 @@ def escapes() -> None:
     raise covpool.CovpoolError("there is no class cat\x1b[2J\x1b]0;owned\x07")
 
 
+def not_utf8() -> None:
+    "caf\udce9".encode()
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
+        (not_utf8, r"must be UTF-8 text; got 'caf\udce9': rename it"),
         (too_large, "covpool: this does not fit into memory ("),
         (beyond_any_memory, "covpool: this does not fit into memory ("),
         (no_memory_left, "covpool: this does not fit into memory (MemoryError): use smaller sizes"),

@@ -1,5 +1,6 @@
 import io
 import re
+import time
 
 from rich.console import Console
 
@@ -61,6 +62,16 @@ def test_nothing_is_wider_than_80_columns() -> None:
         re.search(r"1200/2400 loss 1.500  accuracy 25.0%  1000 images/s \d:\d\d:\d\d (left|taken)$", line)
         for line in lines
     )
+
+
+def test_a_training_that_never_ends_has_a_time_left() -> None:
+    screen = io.StringIO()
+    with TrainingBar(Console(file=screen, width=80, force_terminal=True)) as bar:
+        bar({"event": "stage", "step": 0, "total_steps": 10**24, "notes": []})
+        for step in range(1, 4):
+            time.sleep(0.01)
+            bar({"event": "tick", "step": step, "epoch": 1})
+    assert " days, " in screen.getvalue()
 
 
 def test_a_bar_that_never_started_leaves_nothing() -> None:

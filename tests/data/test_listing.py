@@ -1,5 +1,6 @@
 """Image files in folders of any layout."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from covpool import CovpoolError
 from covpool.data import Data, find_images, label_images
 from covpool.data.sets import open_data
 from trees import make_folder, write_image
+
+LATIN = os.fsdecode("b\u00e9".encode("latin-1"))  # a name of a file that is not UTF-8
 
 
 def test_folders_inside_train_and_test_are_classes(tmp_path: Path) -> None:
@@ -57,6 +60,18 @@ def test_less_common_formats_are_images_of_a_training_set(suffix: str, tmp_path:
         opened.convert("RGB").save(image.with_suffix(suffix), format={".jfif": "JPEG"}.get(suffix))
     train = open_data(Data(root=str(tmp_path))).train
     assert len(train) == 6 and train.load([path.suffix for path in train.paths].index(suffix)).mode == "RGB"
+
+
+@pytest.mark.parametrize("opened", ["set", "set/test"])
+def test_names_that_no_file_can_hold_are_refused(opened: str, tmp_path: Path) -> None:
+    """A checkpoint with such a class name could not be written, after all of the training."""
+    root = make_folder(tmp_path / "set", classes=2, per_class=2)
+    for subset in ("train", "test"):
+        (root / subset / "class0").rename(root / subset / LATIN)
+    with pytest.raises(CovpoolError, match=r"the name of a class, or of its folder, must be UTF-8.*got 'b\\udce9'"):
+        open_data(Data(root=str(tmp_path / opened)))
+    with pytest.raises(CovpoolError, match=r"`data.root` must be UTF-8 text"):
+        Data(root=str(tmp_path / LATIN))
 
 
 @pytest.mark.parametrize("target", [".", "..", "../class1", "../../train"])

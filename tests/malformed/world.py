@@ -18,6 +18,7 @@ from tiny import make_tree, tiny_recipe
 from trees import make_folder
 
 TABLE = Path(__file__).with_name("command_lines.txt")
+LATIN = os.fsdecode("b\u00e9b\u00e9".encode("latin-1"))  # a name of a file that is not UTF-8
 SMALL = "devices.accelerator=cpu data.workers=0 train.epochs=1 train.batch_size=4 augment.size=32"
 SHORTCUTS = {
     "train": "train finetune data.root={tree} model.backbone=test_resnet init.pretrained=false --no-report --out {out} "
@@ -57,11 +58,15 @@ def _folders(root: Path) -> Iterator[tuple[str, Path]]:
     for name in ("empty", "flat_empty/train/a"):
         (root / name).mkdir(parents=True)
     yield from (("empty", root / "empty"), ("flat_empty", root / "flat_empty"))
-    for name in ("loop", "mismatch", "damaged", "pipes", "narrow"):
+    yield "latin_tree", make_tree(root / LATIN, train=4, test=2)
+    for name in ("loop", "latin_class", "mismatch", "damaged", "pipes", "narrow"):
         folder = make_tree(root / name, train=4, test=2)
         first = folder / "test" / "blue" / "0.png"
         if name == "loop":
             (folder / "train" / "blue" / "up").symlink_to("..")
+        elif name == "latin_class":
+            for subset in ("train", "test"):
+                (folder / subset / "blue").rename(folder / subset / LATIN)
         elif name == "mismatch":
             (folder / "test" / "blue").rename(folder / "test" / "purple")
         elif name == "damaged":
@@ -93,6 +98,13 @@ def _files(root: Path) -> Iterator[tuple[str, Path]]:
         settings = {"size": 32, "resize": [32]}
         covpool.save(network, root / f"{name}.safetensors", class_names=classes, preprocessing=settings)
         yield name, root / f"{name}.safetensors"
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.fill_(float("nan"))
+    covpool.save(network, root / "nan.safetensors", class_names=classes, preprocessing=settings)
+    yield "nan_checkpoint", root / "nan.safetensors"
+    (root / "zero.safetensors").touch()
+    yield "zero_checkpoint", root / "zero.safetensors"
     whole = (root / "checkpoint.safetensors").read_bytes()
     (root / "damaged.safetensors").write_bytes(whole[: len(whole) // 2])
     yield "damaged_checkpoint", root / "damaged.safetensors"

@@ -42,6 +42,8 @@ def _explain(error: Exception) -> str | None:
     """The line to show for a user's mistake; None for a bug."""
     if isinstance(error, (CovpoolError, OSError)):
         return str(error)
+    if isinstance(error, UnicodeEncodeError) and error.reason.startswith("surrogates"):  # a name of a file
+        return f"names that are written to files must be UTF-8 text; got {error.object!r}: rename it"
     if type(error).__name__ == "OutOfMemoryError":  # torch's; importing torch for its class would take seconds
         return f"the GPU is out of memory ({str(error).split('. ')[0]}): use smaller batches or images, or --device cpu"
     if isinstance(error, MemoryError) or any(words in str(error) for words in BEYOND_MEMORY):

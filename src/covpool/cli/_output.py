@@ -14,11 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column, Table
 from rich.text import Text
 
-from covpool._errors import CovpoolError, printable, require
+from covpool._errors import CovpoolError, check_utf8, printable, require
 
 if TYPE_CHECKING:
     from covpool.data.sets import Splits
 
+LONGEST = timedelta.max.total_seconds() // 2
 UNKNOWN = "-"  # what a table shows for a missing value
 
 Cell = str | Text
@@ -93,6 +94,7 @@ def output_path(source: Path, suffix: str, asked: Path | None) -> Path:
     'model_best.safetensors'
     """
     path = asked or source.with_name(source.name.removesuffix(".tar")).with_suffix(suffix)
+    check_utf8("the path of the file to write", str(path))
     if path.resolve() == source.resolve():
         raise CovpoolError(f"{path} would overwrite its own input: name another file with --out")
     if asked is None and path.exists():
@@ -137,7 +139,7 @@ class TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         left = None if task.finished else task.time_remaining
         seconds, label = (task.elapsed or 0, "taken") if left is None else (left, "left")
-        return Text(f"{timedelta(seconds=int(seconds))} {label}")
+        return Text(f"{timedelta(seconds=int(min(seconds, LONGEST)))} {label}")
 
 
 def make_bar(console: Console, *, transient: bool = False) -> Progress:

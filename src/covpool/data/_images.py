@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_utf8
 
 UNKNOWN = -1  # target of an image whose class is not known
 SIXTEEN_BITS = ("PPM", "PNG")  # formats whose images in PIL's mode "I" range from 0 to 65535
@@ -68,6 +68,10 @@ class Images:
     targets: list[int]
     classes: tuple[str, ...]
     ids: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.classes:
+            check_utf8("the name of a class, or of its folder,", name)
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationInfo
 from pydantic import field_validator as check_field
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, check_utf8
 from covpool._settings import Seed, Settings, Side
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LEAST = 1e-6  # of the area and the aspect ratio of a random crop
 MOST_WORKERS = 256  # processes that read images
 
 Cache = Literal["none", "ram", "gpu"]
@@ -54,6 +55,12 @@ class Data(Settings):
     """Where to keep decoded images: in memory, or on the GPU, which then also augments them."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 2
     """Number of processes that read images."""
+
+    @check_field("root")
+    @classmethod
+    def _check_root(cls, root: str) -> str:
+        check_utf8("`data.root`", root)
+        return root
 
 
 class Augment(Settings):
@@ -94,9 +101,10 @@ class Augment(Settings):
     @check_field("scale", "ratio", "scales")
     @classmethod
     def _check_range(cls, bounds: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
-        if bounds and not (len(bounds) == 2 and 0 < bounds[0] <= bounds[1]):
+        if bounds and not (len(bounds) == 2 and LEAST <= bounds[0] <= bounds[1] <= 1 / LEAST):
             raise CovpoolError(
-                f"`augment.{info.field_name}` must be [low, high] with 0 < low <= high; got {list(bounds)}"
+                f"`augment.{info.field_name}` must be [low, high] with {LEAST:g} <= low <= high <= {1 / LEAST:g}; got "
+                f"{list(bounds)}"
             )
         return bounds
 

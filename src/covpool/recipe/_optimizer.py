@@ -24,8 +24,8 @@ def build_optimizer(groups: list[dict[str, Any]], settings: Optimizer) -> "torch
         made = _build(groups, settings)
     except (AssertionError, ImportError) as error:  # how timm reports a missing package or GPU
         raise UnsupportedError(f"`optimizer.name` = {name!r} cannot be used here: {error}") from error
-    except TypeError as error:
-        raise CovpoolError(f"`optimizer.options` = {settings.options} does not fit {name!r}: {error}") from error
+    except (TypeError, IndexError, RuntimeError) as error:
+        raise _unfit(settings, error) from error
     except ValueError as error:
         raise CovpoolError(f"the optimizer of the recipe cannot be built: {error}") from error
     if getattr(made, "is_second_order", False):
@@ -37,14 +37,26 @@ def build_optimizer(groups: list[dict[str, Any]], settings: Optimizer) -> "torch
 
 
 def check_optimizer(settings: Optimizer, *, here: bool) -> None:
-    """Refuse settings that no optimizer accepts, by building one for a single number."""
-    from torch import nn, zeros
+    """Refuse settings that no optimizer accepts, by building one for a single number; with options it takes a step."""
+    from torch import nn, ones, zeros
 
+    number = nn.Parameter(zeros(1))
     try:
-        build_optimizer([{"params": [nn.Parameter(zeros(1))]}], settings)
+        made = build_optimizer([{"params": [number]}], settings)
     except UnsupportedError:  # a matter of the machine that trains, not of the recipe
         if here:
             raise
+        return
+    if settings.options:  # which not every optimizer checks before its first step
+        number.grad = ones(1)
+        try:
+            made.step()
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise _unfit(settings, error) from error
+
+
+def _unfit(settings: Optimizer, error: Exception) -> CovpoolError:
+    return CovpoolError(f"`optimizer.options` = {settings.options} does not fit {settings.name!r}: {error}")
 
 
 def _build(groups: list[dict[str, Any]], settings: Optimizer) -> "torch.optim.Optimizer":
