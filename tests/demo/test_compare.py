@@ -71,7 +71,7 @@ def test_the_best_setting_in_cross_validation_is_taken(task: Task, monkeypatch: 
 def test_intervals_resample_blocks() -> None:
     """Two blocks, one wholly right and one wholly wrong, say no more than two samples."""
     classifier = LinearClassifier(torch.zeros(2, 3), torch.zeros(2))
-    fit = CrossValidated(classifier, 1.0, {1.0: 0.5}, torch.ones(4), True)
+    fit = CrossValidated(classifier, 1.0, {1.0: 0.5}, torch.ones(4), 1.0, True)
     choice = Choice("isqrt", "", lambda samples: samples.targets, fit, 0.0)
     correct, baseline = torch.tensor([1.0] * 10 + [0.0] * 10), torch.zeros(20)
     assert _compare._result(choice, correct, baseline, 10).interval == (0.0, 1.0)

@@ -45,8 +45,8 @@ class FrozenFit:
         return self.chosen.classifier.scores(pooled_vectors(self.pool, maps)[: len(maps)])
 
     def classifier(self) -> nn.Linear:
-        """Return the classifier as a layer that follows the pool."""
-        found = self.chosen.classifier
+        """Return the classifier as a layer that follows the pool, with calibrated probabilities."""
+        found = self.chosen.calibrated
         layer = nn.Linear(found.weights.shape[1], found.weights.shape[0])
         layer.load_state_dict({"weight": found.weights, "bias": found.bias})
         return layer

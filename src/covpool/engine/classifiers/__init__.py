@@ -5,3 +5,4 @@ from covpool.engine.classifiers._cross_validation import assign_folds as assign_
 from covpool.engine.classifiers._cross_validation import fit_cross_validated as fit_cross_validated
 from covpool.engine.classifiers._logistic import LinearClassifier as LinearClassifier
 from covpool.engine.classifiers._logistic import fit_logistic as fit_logistic
+from covpool.engine.classifiers._temperature import fit_temperature as fit_temperature

@@ -9,6 +9,7 @@ from torch import Tensor
 from covpool._errors import CovpoolError
 from covpool.engine.classifiers._coordinates import Coordinates, Rows
 from covpool.engine.classifiers._logistic import LinearClassifier, Problem, check_targets
+from covpool.engine.classifiers._temperature import fit_temperature
 
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 FOLDS = 3
@@ -23,6 +24,8 @@ class CrossValidated:
         penalty: the chosen one.
         accuracies: cross-validated accuracy of every penalty, largest penalty first.
         correct: which training images were classified correctly while held out, at the chosen penalty, (n,).
+        temperature: what the scores are divided by before the softmax, for probabilities that agree with the accuracy
+            on held-out training images.
         converged: whether L-BFGS reached its tolerance in the last fit.
     """
 
@@ -30,6 +33,7 @@ class CrossValidated:
     penalty: float
     accuracies: dict[float, float]
     correct: Tensor
+    temperature: float
     converged: bool
 
     @property
@@ -42,6 +46,12 @@ class CrossValidated:
         """Of the cross-validated accuracy."""
         p, n = self.accuracy, len(self.correct)
         return (max(p * (1 - p), 0.25 / n) / n) ** 0.5
+
+    @property
+    def calibrated(self) -> LinearClassifier:
+        """The classifier with its temperature in the weights: the same classes, and better probabilities."""
+        found = self.classifier
+        return LinearClassifier(found.weights / self.temperature, found.bias / self.temperature)
 
 
 def fit_cross_validated(
@@ -73,7 +83,8 @@ def fit_cross_validated(
     every = targets.repeat(copies)
     count = check_targets(z, every, classes)
     coordinates = Coordinates.of(z)
-    correct, means = _cross_validate(coordinates.rows, targets, count, copies, penalties, folds, class_weights)
+    held_out, means = _cross_validate(coordinates.rows, targets, count, copies, penalties, folds, class_weights)
+    correct = {penalty: scores.argmax(1) == targets for penalty, scores in held_out.items()}
     accuracies = {penalty: float(right.double().mean()) for penalty, right in correct.items()}
     best = max(accuracies, key=lambda penalty: (accuracies[penalty], penalty))
     problem = Problem(coordinates.rows, every, count, class_weights)
@@ -82,7 +93,8 @@ def fit_cross_validated(
         *_, (_, start) = problem.path([penalty for penalty in accuracies if penalty >= best])
         solution = problem.solve(best, start)
     classifier = LinearClassifier(*coordinates.original(solution.weights, solution.bias))
-    return CrossValidated(classifier, best, accuracies, correct[best].cpu(), solution.converged)
+    temperature = fit_temperature(held_out[best], targets, class_weights)
+    return CrossValidated(classifier, best, accuracies, correct[best].cpu(), temperature, solution.converged)
 
 
 def _cross_validate(
@@ -93,16 +105,15 @@ def _cross_validate(
     penalties: Sequence[float],
     folds: int,
     class_weights: Tensor | None,
-) -> tuple[dict[float, Tensor], dict[float, LinearClassifier]]:  # by penalty: (n,) bool; a classifier
-    """For every penalty, which images are classified correctly while held out, and the mean classifier of the folds.
+) -> tuple[dict[float, Tensor], dict[float, LinearClassifier]]:  # by penalty: (n, k); a classifier
+    """For every penalty, the scores of the images while held out, and the mean classifier of the folds.
 
     From the mean, the fit to all images has a short way to go.
     """
-    device = targets.device
-    fold_of = assign_folds(targets, folds).to(device)
-    correct = {p: torch.zeros(len(targets), dtype=torch.bool, device=device) for p in sorted(penalties, reverse=True)}
+    fold_of = assign_folds(targets, folds).to(targets.device)
     zero = rows.values.new_zeros
-    means = {p: LinearClassifier(zero(classes, rows.values.shape[1]), zero(classes)) for p in correct}
+    held_out = {p: zero(len(targets), classes) for p in sorted(penalties, reverse=True)}
+    means = {p: LinearClassifier(zero(classes, rows.values.shape[1]), zero(classes)) for p in held_out}
     for fold in range(folds):
         held = (fold_of == fold).nonzero()[:, 0]
         rest = (fold_of != fold).repeat(copies).nonzero()[:, 0]
@@ -110,10 +121,10 @@ def _cross_validate(
         unseen = part.place(rows.values[held])
         problem = Problem(part.rows, targets.repeat(copies)[rest], classes, class_weights)
         for penalty, solution in problem.path(penalties):
-            correct[penalty][held] = solution.scores(unseen).argmax(1) == targets[held]
+            held_out[penalty][held] = solution.scores(unseen)
             means[penalty].weights.add_(part.restore(solution.weights), alpha=1 / folds)
             means[penalty].bias.add_(solution.bias, alpha=1 / folds)
-    return correct, means
+    return held_out, means
 
 
 def assign_folds(targets: Tensor, folds: int, seed: int = 0) -> Tensor:  # (n,) -> (n,)
