@@ -16,7 +16,8 @@ import covpool
 
 ROOT = Path(__file__).parents[1]
 MATHS = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-
+GROUP = re.compile(r"<!-- names of ([\w.]+): (.+?) -->")
+OTHERS = re.compile(r"<!-- other names of ([\w.]+) -->")
 SPELLED = re.compile(r"<mo /><mrow>((?:<m[in]>\w</m[in]>)+)</mrow>")  # a name with digits, letter by letter
 UPRIGHT = re.compile(r"<mi>(&#x000[4-7][0-9A-F];)</mi>")  # a letter of \mathrm
 NAME = re.compile(r"<m[io]((?: [^>]*)?)>([A-Za-z]{2}\w*)</m[io]>((?:<mrow>)?<mo[^>]*>(?:&#x00028;|\[))?")
@@ -33,11 +34,19 @@ def on_config(config: Any) -> Any:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the comments "names of PACKAGE" by the reference of its names, and "notebook FILE" by its cells.
 
-    Powers of ten in the texts of recipes, which are also printed in a terminal, become formulas.
+    "names of PACKAGE: NAME, NAME" gives these names below a heading, and "other names of PACKAGE" those that the page
+    does not give otherwise. Powers of ten in the texts of recipes, which are also printed in a terminal, become
+    formulas.
     """
     markdown = re.sub(r"(?<![`$])\b10\^(-[\d.]*\d)", r"$10^{\1}$", markdown)
     markdown = re.sub(r"<!-- notebook (\S+) -->", lambda found: cells(ROOT / found[1]), markdown)
-    return re.sub(r"<!-- names of ([\w.]+) -->", lambda found: "\n\n".join(entries(found[1])), markdown)
+    grouped = [name for names in GROUP.findall(markdown) for name in names[1].split(", ")]
+    markdown = GROUP.sub(lambda found: reference(found[1], found[2].split(", "), level=3), markdown)
+    markdown = re.sub(r"<!-- names of ([\w.]+) -->", lambda found: reference(found[1], names_of(found[1])), markdown)
+    return OTHERS.sub(
+        lambda found: reference(found[1], [name for name in names_of(found[1]) if name not in grouped], level=3),
+        markdown,
+    )
 
 
 def cells(notebook: Path) -> str:
@@ -46,28 +55,40 @@ def cells(notebook: Path) -> str:
     return "\n\n".join(f"```python\n{text}\n```" if kind == "code" else text for kind, text in found)
 
 
-def entries(package: str) -> list[str]:
-    """Return the directives of mkdocstrings for the names of a package, each with the anchor "package.name"."""
+def reference(package: str, names: list[str], level: int = 2) -> str:
+    """Return the directives of mkdocstrings for names of a package, each with the anchor "package.name"."""
     module = importlib.import_module(package)
     found = []
-    for name in exported(module):
+    for name in names:
         value = getattr(module, name)
         if isinstance(value, ModuleType) or (package != "covpool" and name in covpool.__all__):
-            found.append(_elsewhere(package, name, value))
+            found.append(_elsewhere(package, name, value, level))
             continue
         home = getattr(value, "__module__", None) or package
         path = f"{home}.{name}" if home.startswith("covpool") else f"{package}.{name}"
-        found.append(f'<span id="{package}.{name}"></span>\n\n::: {path}')
-    return found
+        options = f"    options:\n      heading_level: {level}"
+        found.append(f'<span id="{package}.{name}"></span>\n\n::: {path}\n{options}')
+    return "\n\n".join(found)
 
 
-def _elsewhere(package: str, name: str, value: Any) -> str:
+def names_of(package: str) -> list[str]:
+    """Return the names of a package: functions, then classes, then modules and constants."""
+    module = importlib.import_module(package)
+
+    def rank(name: str) -> int:
+        value = getattr(module, name)
+        return 0 if inspect.isroutine(value) else 1 if inspect.isclass(value) else 2
+
+    return sorted(exported(module), key=rank)
+
+
+def _elsewhere(package: str, name: str, value: Any, level: int) -> str:
     """Return a heading for a module, or for a name that the page of covpool describes."""
     what = (
         inspect.getdoc(value) if isinstance(value, ModuleType) else f"See [covpool.{name}](covpool.md#covpool.{name})."
     )
     page = f" [Its names]({name}.md)." if package == "covpool" else ""
-    return f'## {name} {{ id="{package}.{name}" }}\n\n{what}{page}'
+    return f'{"#" * level} {name} {{ id="{package}.{name}" }}\n\n{what}{page}'
 
 
 def exported(module: ModuleType) -> list[str]:
@@ -77,8 +98,9 @@ def exported(module: ModuleType) -> list[str]:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace the LaTeX that pymdownx.arithmatex has marked, and let wide tables scroll."""
+    """Replace the LaTeX that pymdownx.arithmatex has marked, and let wide tables and figures scroll."""
     content = re.sub(r"<table>.*?</table>", _table, content, flags=re.DOTALL)
+    content = re.sub(r"<p>(?=<img [^>]*></p>)", '<p class="figure">', content)
     return MATHS.sub(lambda found: mathml(html.unescape(found[2]), display=found[1] == "div"), content)
 
 

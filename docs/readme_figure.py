@@ -28,7 +28,15 @@ SPECTRA, PROBE = ROOT / "results/spectrum_cub200.jsonl", ROOT / "results/probe_c
 FIGURE, ALL_POOLS = ROOT / "docs/img/readme.png", ROOT / "docs/img/probe_cub200_224.png"
 BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#8A8A8A"  # also for color-blind eyes
 SHOWN = 40  # channels of the matrices that are drawn
-BESIDE = {"mpn": (-10, 6), "gaussian": (6, -8), "improved_bcnn": (-28, 6), "gem": (-4, -12), "cbp": (6, 1)}  # of labels
+# Shifts of labels that would cover another one.
+BESIDE = {
+    "mpn": (-10, 6),
+    "gaussian": (6, -8),
+    "improved_bcnn": (-28, 6),
+    "gem": (-4, -12),
+    "cbp": (6, 1),
+    "cov": (6, -5),
+}
 NAMED = ("avg", "max", "gem", "cov", "bcnn", "cbp", "isqrt", "mpn", "gaussian", "improved_bcnn", "netvlad")
 
 
@@ -83,15 +91,15 @@ def draw(found: dict[str, Any]) -> None:
         largest = float(values.abs().quantile(0.99))
         panel.imshow(values, cmap="PuOr_r", vmin=-largest, vmax=largest, interpolation="nearest")
         panel.set(title=title, xlabel=x, ylabel=y, xticks=[], yticks=[])
-    for color, key in ((ORANGE, "before"), (BLUE, "after")):
+    for color, key in ((BLUE, "before"), (ORANGE, "after")):  # as in a report
         values = [value for value in found[key] if value > 1e-6]
         axes[3].plot(range(1, len(values) + 1), values, color=color, label=f"{key} the root")
     axes[3].set(yscale="log", title="eigenvalues over the largest", xlabel="rank")
     axes[3].legend(frameon=False)
     rows = [row for row in summarize(read_results(PROBE)) if row.group in ("best", "worse")]
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.pool in NAMED):  # a gray point hides no named one
         cost, top1 = 1e3 * (row.cost_per_image("busy_ms_per_batch") or 0), 100 * row.top1
-        color = GRAY if row.pool not in NAMED else BLUE if row.pool == "isqrt" else ORANGE
+        color = GRAY if row.pool not in NAMED else ORANGE if row.pool == "isqrt" else BLUE
         axes[4].plot([cost], [top1], marker="o", color=color, markersize=5)
         if row.pool in NAMED:
             shift = BESIDE.get(row.pool, (4, 3))
