@@ -19,8 +19,9 @@ test: $(INSTALLED) compiler lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Checks that take minutes: kernels compiled for every kind of GPU, every named network and backbone, torchrun,
-# the whole tables of malformed inputs, the lowest versions, the installed wheel, and the pages.
+# the whole tables of malformed inputs, the notebook on the demo's images, the lowest versions, the installed wheel, and the pages.
 test-long: $(INSTALLED) compiler docs
+	$(BIN)/python -m pip install -q --no-deps $(DEMO_PACKAGES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long
 	$(MAKE) test-wheel test-lowest
 

@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from covpool._errors import MissingPackageError
+from covpool.demo._packages import CHARACTERS, WEIGHTS, locate
+from demo.stand_ins import use_stand_ins
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def missing() -> bool:
+    """Whether a package of the demo is missing."""
+    try:
+        return not all(locate(*file) for file in (CHARACTERS, WEIGHTS))
+    except MissingPackageError:
+        return True
 
 
 def run(name: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,15 +50,35 @@ def test_an_exported_checkpoint_agrees(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert error and float(error[1]) < 1e-4
 
 
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def run_notebook(folder: Path, monkeypatch: pytest.MonkeyPatch, *, batch_size: int = 30) -> None:
+    monkeypatch.chdir(folder)
     torch.manual_seed(0)
     cells = json.loads((EXAMPLES / "finetune_folder.ipynb").read_text())["cells"]
     namespace: dict[str, object] = {"__name__": "notebook"}
     for cell in cells:
         if cell["cell_type"] == "code":
             assert not cell["outputs"], "clear the outputs before you commit"
-            exec("".join(cell["source"]), namespace)
+            source = "".join(cell["source"]).replace("train.batch_size=30", f"train.batch_size={batch_size}")
+            exec(source, namespace)
+    assert (folder / "runs" / "finetune" / "last.safetensors").is_file()
+
+
+def test_the_notebook_runs_on_stand_ins_for_the_images_of_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_stand_ins(tmp_path / "packages", monkeypatch)
+    run_notebook(tmp_path, monkeypatch, batch_size=6)
     printed = capsys.readouterr().out
-    assert "on the test images after epoch 3" in printed and "epoch 1: top-1 " in printed
-    assert (tmp_path / "runs" / "finetune" / "last.safetensors").is_file()
+    assert "on the test images after epoch 5" in printed and "epoch 1: top-1 " in printed
+
+
+@pytest.mark.long
+@pytest.mark.skipif(missing(), reason="the packages of the demo are not installed (make demo)")
+def test_the_notebook_learns_on_the_images_of_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_notebook(tmp_path, monkeypatch)
+    found = re.search(r"top-1 ([\d.]+)% on the test images after epoch 5", capsys.readouterr().out)
+    assert found and float(found[1]) > 70
+    images = {subset: len(list((tmp_path / "digits" / subset).rglob("*.png"))) for subset in ("train", "test")}
+    assert images == {"train": 250, "test": 250}

@@ -5,6 +5,7 @@ from covpool.demo._compare import TaskComparison as TaskComparison
 from covpool.demo._compare import choose as choose
 from covpool.demo._compare import evaluate as evaluate
 from covpool.demo._compare import verdict as verdict
+from covpool.demo._digit_images import write_digit_images as write_digit_images
 from covpool.demo._tasks import Task as Task
 from covpool.demo._tasks import characters as characters
 from covpool.demo._tasks import check_inputs as check_inputs
