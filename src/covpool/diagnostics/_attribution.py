@@ -57,7 +57,7 @@ def attribute(
     if pool.normalizes is None or not is_direct or not isinstance(layer, nn.Linear):
         raise CovpoolError(
             "contributions need a linear classifier directly on a matrix of channels by channels, such as that of cov, "
-            f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__} with its options"
+            f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__}{'' if is_direct else ' with its options'}"
         )
     maps = features if isinstance(features, tuple) else (features,)
     if len(maps) > 1:
