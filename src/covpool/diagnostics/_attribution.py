@@ -55,9 +55,10 @@ def attribute(
     pool, layer = network.pool, network.classifier
     is_direct = not len(pool.normalize) and pool.project is None
     if pool.normalizes is None or not is_direct or not isinstance(layer, nn.Linear):
+        options = "" if is_direct else " with its options"
         raise CovpoolError(
             "contributions need a linear classifier directly on a matrix of channels by channels, such as that of cov, "
-            f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__}{'' if is_direct else ' with its options'}"
+            f"mpn or isqrt; got {type(layer).__name__} on {type(pool).__name__}{options}"
         )
     maps = features if isinstance(features, tuple) else (features,)
     if len(maps) > 1:
