@@ -81,11 +81,11 @@ def resume(recipe: Recipe, run: Path, folder: Path, state: dict[str, Any]) -> Ex
     return None
 
 
-def check(recipe: Recipe, run: Path, folder: Path, every: int) -> int:
-    """Try every so many of the changes; returns how many were refused."""
+def check(recipe: Recipe, run: Path, folder: Path, every: int, part: str = "") -> int:
+    """Try every so many of the changes, perhaps of one part alone; returns how many were refused."""
     state = torch.load(run / "state.pt", weights_only=True)
     assert resume(recipe, run, folder, state) is None, "the state as it was saved"
-    cases = [(path, value) for path in places(state) for value in VALUES]
+    cases = [(path, value) for path in places(state) for value in VALUES if path[0] == part or not part]
     refused = 0
     for path, value in cases[::every]:
         try:
@@ -105,6 +105,22 @@ def test_some_changes_of_a_state(recipe: Recipe, run: Path, tmp_path: Path) -> N
 @pytest.mark.long
 def test_all_changes_of_a_state(recipe: Recipe, run: Path, tmp_path: Path) -> None:
     assert check(recipe, run, tmp_path / "run", every=1) > 500
+
+
+@pytest.mark.long
+def test_all_changes_of_a_position_within_an_epoch(recipe: Recipe, tmp_path: Path) -> None:
+    """Its sums and times are counted on."""
+
+    def stop(event: Event) -> None:
+        if event["event"] == "tick" and event["step"] == 3:
+            raise SavedError
+
+    recipe = recipe.changed(train={"epochs": 1, "save_every": 2})
+    with pytest.raises(SavedError):
+        train(recipe, tmp_path / "stopped", on_event=stop)
+    state = torch.load(tmp_path / "stopped" / "state.pt", weights_only=True)
+    assert state["progress"]["step_in_epoch"] == 2
+    assert check(recipe, tmp_path / "stopped", tmp_path / "run", every=1, part="progress") > 100
 
 
 @pytest.mark.parametrize(

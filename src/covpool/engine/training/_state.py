@@ -4,6 +4,7 @@ The random numbers of a step, the order of the images and the learning rate are 
 the state does not hold them.
 """
 
+import copy
 import json
 import os
 import zipfile
@@ -11,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeFloat, NonNegativeInt, TypeAdapter
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -25,12 +26,14 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from covpool._errors import CovpoolError
+from covpool.engine.training._meter import NAMES
 from covpool.io import replacing
 from covpool.models import misfits
 
 STATE_FILE = "state.pt"
 FORMAT = 1
 DAMAGED_OPTIMIZER = "the saved optimizer does not fit the recipe, so it is damaged: start a new run"
+TwoTimes = Annotated[list[float], Field(min_length=2, max_length=2)]
 # Whole tensors on the CPU for every strategy, so that a run saved by eight processes can resume in one.
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -54,16 +57,16 @@ class TrainingPosition:
         metrics: Result of the last evaluation.
     """
 
-    epoch: int = 0
-    step: int = 0
-    step_in_epoch: int = 0
-    best: float = -1.0
-    best_epoch: int = 0
-    seconds: float = 0.0
+    epoch: NonNegativeInt = 0
+    step: NonNegativeInt = 0
+    step_in_epoch: NonNegativeInt = 0
+    best: FiniteFloat = -1.0
+    best_epoch: NonNegativeInt = 0
+    seconds: NonNegativeFloat = 0.0
     sums: list[float] = field(default_factory=list)
     logged: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    logged_times: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    times: TwoTimes = field(default_factory=lambda: [0.0, 0.0])
+    logged_times: TwoTimes = field(default_factory=lambda: [0.0, 0.0])
     broken: dict[str, list[int]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
 
@@ -149,6 +152,8 @@ def load_state(path: Path) -> TrainingState:
 def _from_contents(contents: dict[str, Any]) -> TrainingState:
     """The state in the contents of a file, whose parts must have their types."""
     position = TypeAdapter(TrainingPosition).validate_python(vars(TrainingPosition(**contents.pop("progress"))))
+    if position.step_in_epoch and not len(position.sums) == len(position.logged) == len(NAMES):
+        raise ValueError("the sums of a part of an epoch are not whole")
     _Contents.model_validate(contents)
     network, data, recipe = contents.pop("network", None), contents.pop("data", {}), contents.pop("recipe", None)
     json.dumps((network, data, recipe))  # fails on what JSON cannot hold
@@ -226,7 +231,28 @@ def _restore_optimizer(saved: dict[str, Any], network: nn.Module, optimizer: tor
             sizes = value.shape if isinstance(value, Tensor) and value.ndim == parameter.ndim else ()
             if any(size not in (1, whole) for size, whole in zip(sizes, parameter.shape, strict=False)):
                 raise CovpoolError(f"{DAMAGED_OPTIMIZER}: {key} of {name} has the shape {tuple(sizes)}")
-    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+    whole = {"state": saved["state"], "param_groups": groups}
+    try:
+        _try_step(optimizer, whole)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise CovpoolError(f"{DAMAGED_OPTIMIZER}: {error}") from error
+    optimizer.load_state_dict(whole)
+
+
+def _try_step(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Take a step with a copy of a state: only the optimizer knows what it needs. It may change the weights."""
+    optimizer.load_state_dict(copy.deepcopy(saved))
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    before = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        optimizer.step()
+    finally:
+        for parameter, grad in zip(parameters, before, strict=True):
+            parameter.grad = grad
 
 
 def _is_like(saved: object, value: object) -> bool:
