@@ -54,10 +54,12 @@ def test_the_error_of_gaussian_grows_as_eps_drowns_in_rounding(scale: float, bou
 
 @pytest.mark.parametrize("rank", [1, 2, None])
 def test_svpn_is_finite_on_features_near_the_smallest_numbers(rank: int | None) -> None:
-    pool = covpool.create_pool("svpn", 8, heads=2, head_features=4, rank=rank, iterations=2)
     x = torch.randn(2, 8, 5, 5, generator=torch.Generator().manual_seed(0))
-    for exponent in torch.arange(-26, -14, 0.25).tolist():
-        tiny = (x * 10**exponent).requires_grad_()
-        z = pool(tiny)
-        (found,) = torch.autograd.grad(z.sum(), tiny)
-        assert z.isfinite().all() and found.isfinite().all(), exponent
+    for seed in range(20):  # which exponents are hard depends on the weights
+        torch.manual_seed(seed)
+        pool = covpool.create_pool("svpn", 8, heads=2, head_features=4, rank=rank, iterations=2)
+        for exponent in torch.arange(-26, -14, 0.25).tolist():
+            tiny = (x * 10**exponent).requires_grad_()
+            z = pool(tiny)
+            (found,) = torch.autograd.grad(z.sum(), tiny)
+            assert z.isfinite().all() and found.isfinite().all(), (seed, exponent)

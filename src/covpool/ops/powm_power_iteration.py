@@ -47,9 +47,7 @@ def powm_power_iteration(
         raise CovpoolError(
             f"`a` must have shape (..., m, n) and `start` (n,); got {tuple(a.shape)} and {tuple(start.shape)}"
         )
-    # Below the normal numbers, quotients by a norm overflow in the derivative; such a matrix counts as zero.
-    largest = a.detach().abs().amax((-2, -1), keepdim=True)
-    a = torch.where(largest < torch.finfo(a.dtype).tiny, 0, a)
+    a, unit = _near_one(a)
     total = torch.zeros_like(a)
     for _ in range(rank):
         v = start.to(a.dtype).unsqueeze(-1).expand(*a.shape[:-2], -1, -1)
@@ -57,9 +55,9 @@ def powm_power_iteration(
             u = _unit(product(a, v))[0]
             v, s = _unit(product(a.mT, u))
         outer = u * v.mT
-        total = total + power_or_zero(s, alpha) * outer
+        total = total + power_or_zero(unit * s, alpha) * outer
         a = a - s * outer
-    return total + a / (power_or_zero(s, 1 - alpha) + eps)
+    return total + unit * a / (power_or_zero(unit * s, 1 - alpha) + eps)
 
 
 def check_options(alpha: float, rank: int, iterations: int) -> None:
@@ -72,6 +70,19 @@ def check_options(alpha: float, rank: int, iterations: int) -> None:
         )
     if not 0 < alpha <= 1:
         raise CovpoolError(f"`alpha` must be in (0, 1]; got {alpha}")
+
+
+def _near_one(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Matrices with a largest entry of about one, and the power of two that each is in units of.
+
+    In the derivative, quotients by the norms of very small matrices would overflow. Below the normal numbers, a matrix
+    counts as zero.
+    """
+    largest = a.detach().abs().amax((-2, -1), keepdim=True)
+    limits = torch.finfo(a.dtype)
+    subnormal = largest < limits.tiny
+    unit = torch.where(subnormal, 1, largest).clamp(max=limits.max / 4).log2().floor().exp2()
+    return torch.where(subnormal, 0, a) / unit, unit
 
 
 def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
