@@ -23,7 +23,7 @@ from covpool.data.pipeline._transforms import Crops
 
 SIZES = [(40, 32), (33, 60), (20, 20), (70, 31), (64, 64), (25, 97), (50, 50), (31, 31)]  # width, height
 AUGMENT = ResolvedAugment(size=16, color_jitter=0.2, pca_noise=0.1)
-OPERATIONS = 110  # limit per group; on a GPU the host spends time on each, however small the images are
+OPERATIONS = 120  # limit per group; on a GPU the host spends time on each, however small the images are
 
 
 @pytest.fixture
