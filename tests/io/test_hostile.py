@@ -173,7 +173,10 @@ def test_weights_of_another_kind_are_refused(dtype: torch.dtype, tmp_path: Path)
     save(model, path)
     metadata = {"covpool": safetensors.safe_open(path, "pt").metadata()["covpool"]}
     tensors = safetensors.torch.load_file(path)
-    safetensors.torch.save_file(tensors | {"classifier.bias": torch.ones(3).to(dtype)}, path, metadata=metadata)
+    try:
+        safetensors.torch.save_file(tensors | {"classifier.bias": torch.ones(3).to(dtype)}, path, metadata=metadata)
+    except KeyError:
+        pytest.skip(f"this safetensors does not write {dtype}")
     assert read_checkpoint(path).architecture == model.architecture
     with pytest.raises(covpool.CovpoolError, match=r"do not fit its architecture: classifier.bias is torch\."):
         load(path)

@@ -330,7 +330,8 @@ def test_steps_are_placed_between_epochs() -> None:
 def test_a_learning_rate_that_ends_near_zero_keeps_a_readable_scale() -> None:
     steps = [{"step": s, "lr": 0.1 * (1 - s / 100) ** 4 + 1e-12} for s in range(101)]
     (curve,) = learning_curves(History(steps, [], [], None))
-    assert [number in curve for number in ("0.001", "1e\N{MINUS SIGN}05", "1e\N{MINUS SIGN}07")] == [True, True, False]
+    curve = curve.replace("\N{MINUS SIGN}", "-")  # matplotlib 3.8 writes a hyphen
+    assert [number in curve for number in ("0.001", ">1e-05<", ">1e-07<")] == [True, True, False]
 
 
 def test_long_curves_are_thinned_to_means() -> None:

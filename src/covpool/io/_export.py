@@ -150,7 +150,12 @@ def _write_onnx(program: ExportedProgram, path: Path, extra: str) -> Callable[[T
 
 
 def _write_pt2(program: ExportedProgram, path: Path, extra: str) -> Callable[[Tensor], Tensor]:
-    torch.export.save(program, path, extra_files={"covpool.json": extra})
+    try:
+        torch.export.save(program, path, extra_files={"covpool.json": extra})
+    except ValueError as error:  # torch 2.8 writes the constants as JSON without NaN
+        raise UnsupportedError(
+            f"torch {torch.__version__} cannot write this network ({error}): upgrade torch"
+        ) from error
     return torch.export.load(path).module()
 
 

@@ -63,8 +63,8 @@ class Network(nn.Module):
 
     def forward_head(self, z: Tensor) -> Tensor:  # (b, pool.out_features) -> (b, num_classes)
         """The logits, in the dtype of the classifier: the pool of a half-precision network gives float32."""
-        parameter = next(self.classifier.parameters(), None)
-        return self.classifier(z if parameter is None else z.to(parameter.dtype))
+        parameters = list(self.classifier.parameters())  # torch 2.8 does not compile `next` with a default
+        return self.classifier(z.to(parameters[0].dtype) if parameters else z)
 
     @property
     def num_classes(self) -> int:

@@ -163,9 +163,7 @@ def _bucket_moment(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, s
 
 def _spectra(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> list[Tensor]:
     """The pooled Fourier transforms of the sketches of orders 1 to p; pooling commutes with the inverse transform."""
-    transforms = [
-        torch.fft.rfft(_add_to_buckets(xs, h, size)) for xs, h in zip(_signed(x, w, signs), hashes, strict=True)
-    ]
+    transforms = [_rfft(_add_to_buckets(xs, h, size)) for xs, h in zip(_signed(x, w, signs), hashes, strict=True)]
     pooled, powers = [transforms[0].sum(-2)], transforms[0]
     for transform in transforms[1:]:
         powers = powers * transform
@@ -173,12 +171,25 @@ def _spectra(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: i
     return pooled
 
 
+def _rfft(x: Tensor) -> Tensor:  # (..., m) -> (..., m // 2 + 1)
+    """The Fourier transform, also of an empty batch, which torch 2.8 refuses on the CPU."""
+    if x.numel() == 0:
+        return torch.complex(x, x)[..., : x.shape[-1] // 2 + 1]
+    return torch.fft.rfft(x)
+
+
+def _irfft(spectrum: Tensor, size: int) -> Tensor:  # (..., size // 2 + 1) -> (..., size)
+    if spectrum.numel() == 0:
+        return spectrum.real.sum(-1, keepdim=True).expand(*spectrum.shape[:-1], size)
+    return torch.fft.irfft(spectrum, n=size)
+
+
 def _inverse(
     spectrum: Tensor,  # (..., size // 2 + 1)
     size: int,
 ) -> Tensor:  # (..., size)
     """The inverse transform, with rounding errors set to zero, because a signed square root would amplify them."""
-    z = torch.fft.irfft(spectrum, n=size)
+    z = _irfft(spectrum, size)
     magnitude = z.detach().abs()
     noise = ROUND_OFF * torch.finfo(z.dtype).eps * magnitude.amax(-1, keepdim=True)
     return torch.where(magnitude <= noise, 0, z)  # NaN compares false and stays
