@@ -10,10 +10,11 @@ from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._options import Device, chosen_device, read_data
-from covpool.cli._output import counting_bar, make_folder, say, table
+from covpool.cli._output import counting_bar, make_folder, say
+from covpool.cli._scoreboard import choose_claims, named_folder, show_claim, show_scoreboard
 
 if TYPE_CHECKING:
-    from covpool.studies.claims import Arm, Claim, ClaimRow, Subject
+    from covpool.studies.claims import Arm, Claim, Subject
 
 WORKERS = 8  # processes that read images, at most
 
@@ -49,7 +50,7 @@ def claims_command(
     """
     from covpool.studies import claims
 
-    chosen = _chosen(numbers)
+    chosen = choose_claims(numbers, claims.CLAIMS)
     console = Console()
     if run:
         _run(chosen, data or [], weights, seconds, records, device, console)
@@ -65,9 +66,9 @@ def claims_command(
         typer.echo(json_format.dumps([row.as_json() for row in rows]))
     elif numbers:
         for row in rows:
-            _show(row, console)
+            show_claim(row, console)
     else:
-        _scoreboard(rows, list(results), console)
+        show_scoreboard(rows, list(results), "covpool paper claims NUMBER", console)
         for name, known in results.items():
             missing = len(claims.plan(chosen, known))
             pace = median(one.seconds for one in known.values())
@@ -75,18 +76,8 @@ def claims_command(
             say(console, f"{name}: {left}")
 
 
-def _chosen(numbers: list[int] | None) -> "list[Claim]":
-    from covpool.studies.claims import CLAIMS
-
-    known = [claim.number for claim in CLAIMS]
-    unknown = [number for number in numbers or [] if number not in known]
-    if unknown:
-        raise CovpoolError(f"there is no claim {unknown[0]}; the claims are {sorted(known)}")
-    return [claim for claim in CLAIMS if not numbers or claim.number in numbers]
-
-
 def _run(
-    claims: "list[Claim]", data: list[str], weights: str, seconds: float, records: Path | None, device: str,
+    claims: "list[Claim[Arm]]", data: list[str], weights: str, seconds: float, records: Path | None, device: str,
     console: Console,
 ) -> None:  # fmt: skip
     import time
@@ -129,33 +120,5 @@ def _subject(asked: str, weights: str) -> "Subject":
     from covpool._cores import usable_cores
     from covpool.studies.claims import Subject
 
-    name, equals, folder = asked.partition("=")
-    if not equals or not name or not folder:
-        raise CovpoolError(f"--data must be NAME=FOLDER, as in cub200=/data/cub; got {asked!r}")
+    name, folder = named_folder(asked)
     return Subject(name, read_data(folder, workers=min(WORKERS, usable_cores())), weights=weights)
-
-
-def _scoreboard(rows: "list[ClaimRow]", names: list[str], console: Console) -> None:
-    headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
-    cells = [
-        (
-            str(row.claim.number),
-            row.claim.text,
-            *(cell for name in names for cell in (row.verdict(name), row.counts(name))),
-        )
-        for row in rows
-    ]
-    made = table(headings, cells, left=len(headings))
-    made.caption = "hold: comparisons that hold, of those with records; `covpool paper claims NUMBER` shows them"
-    console.print(made)
-
-
-def _show(row: "ClaimRow", console: Console) -> None:
-    say(console, f"{row.claim.number}. {row.claim.text}")
-    if row.claim.paper:
-        say(console, f"The paper: {row.claim.paper}.")
-    for name, findings in row.findings.items():
-        cells = [(one.comparison.text, one.points, one.verdict) for one in findings]
-        console.print(table(("prediction", "points, 95 %", "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
-    if row.claim.remark:
-        say(console, row.claim.remark)

@@ -10,6 +10,7 @@ from covpool.cli._claims import claims_command
 from covpool.cli._errors import readable_errors
 from covpool.cli._help import with_help
 from covpool.cli._paper_items import RUNS, item_command, show_items
+from covpool.cli._trained import trained_command
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,6 +31,7 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "table": item_command("table"),
     "figure": item_command("figure"),
     "claims": claims_command,
+    "trained": trained_command,
 }
 for name, command in SUBCOMMANDS.items():
     app.command(name)(with_help(readable_errors(command)))

@@ -4,13 +4,12 @@ The order is that of the queue. Numbers 1 to 19 are claims of the paper, 21 to 2
 trained networks.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from covpool.pools import list_pools
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._corruptions import CORRUPTIONS
-from covpool.studies.claims._verdict import Comparison, Rule
+from covpool.studies.claims._verdict import Claim, Comparison, Rule
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.2, 1.5)
 ITERATIONS = (1, 2, 3, 7, 10, 15)
@@ -25,36 +24,7 @@ AVG, COV, MPN, ISQRT = Arm(pool="avg"), Arm(pool="cov"), Arm(pool="mpn"), Arm(po
 REDUCED_AVG = Arm(pool="avg:reduce_to=256:reduce_kind=linear")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim and the comparisons that decide it.
-
-    Attributes:
-        number: Its number.
-        title: A few words.
-        text: The claim, worded for frozen features.
-        comparisons: All of them must hold.
-        paper: What the paper reports, or "" for a claim of ours.
-        plotted: Arms that only the plots need.
-        remark: What the experiment cannot show, or why there is none.
-    """
-
-    number: int
-    title: str
-    text: str
-    comparisons: tuple[Comparison, ...]
-    paper: str = ""
-    plotted: tuple[Arm, ...] = ()
-    remark: str = ""
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """All arms, each once."""
-        compared = [arm for comparison in self.comparisons for arm in comparison.arms]
-        return tuple(dict.fromkeys([*compared, *self.plotted]))
-
-
-def _than(text: str, first: Arm, second: Arm, rule: Rule = "better") -> Comparison:
+def _than(text: str, first: Arm, second: Arm, rule: Rule = "better") -> Comparison[Arm]:
     """Compare two arms; those with random weights or images with three seeds."""
     seeds = SEEDS if first.is_random or second.is_random else (0,)
     return Comparison(text, ((1, first), (-1, second)), rule, seeds)
@@ -64,12 +34,12 @@ def _gain(size: int) -> tuple[tuple[int, Arm], tuple[int, Arm]]:
     return (1, Arm(pool="isqrt", size=size)), (-1, Arm(pool="avg", size=size))
 
 
-def _grows(small: int, large: int) -> Comparison:
+def _grows(small: int, large: int) -> Comparison[Arm]:
     terms = (*_gain(large), *((-weight, arm) for weight, arm in _gain(small)))
     return Comparison(f"the gain at {large} px is above that at {small} px", terms)
 
 
-def _order() -> tuple[Comparison, ...]:
+def _order() -> tuple[Comparison[Arm], ...]:
     found = []
     for size in (224, 320):
         avg, cov, mpn = (Arm(pool=pool, size=size, flips=True) for pool in ("avg", "cov", "mpn"))
@@ -87,7 +57,7 @@ def _order() -> tuple[Comparison, ...]:
     )  # fmt: skip
 
 
-def _iterations() -> tuple[Comparison, ...]:
+def _iterations() -> tuple[Comparison[Arm], ...]:
     one, three, seven = (Arm(pool=f"isqrt:iterations={n}") for n in (1, 3, 7))
     more = [Arm(pool=f"isqrt:iterations={n}") for n in ITERATIONS if n > 7]
     return (
@@ -99,7 +69,7 @@ def _iterations() -> tuple[Comparison, ...]:
     )
 
 
-def _powers() -> tuple[Comparison, ...]:
+def _powers() -> tuple[Comparison[Arm], ...]:
     found = []
     for alpha in ALPHAS:
         arm, flat = Arm(pool=f"mpn:alpha={alpha}"), 0.4 <= alpha <= 0.9
@@ -108,7 +78,7 @@ def _powers() -> tuple[Comparison, ...]:
     return (*found, _than("alpha = 0.5 above 1", MPN, COV))
 
 
-def _normalizations() -> tuple[Comparison, ...]:
+def _normalizations() -> tuple[Comparison[Arm], ...]:
     alone = {"M-Fro": "mpn:alpha=1:normalization=frobenius", "M-l2": "mpn:alpha=1:normalization=spectral",
              "E-PN": "cov:normalize=epn"}  # fmt: skip
     added = {"M-Fro": "mpn:normalization=frobenius", "M-l2": "mpn:normalization=spectral", "E-PN": "mpn:normalize=epn"}
@@ -118,7 +88,7 @@ def _normalizations() -> tuple[Comparison, ...]:
     )
 
 
-def _embeddings() -> tuple[Comparison, ...]:
+def _embeddings() -> tuple[Comparison[Arm], ...]:
     ours = Arm(pool="gaussian")
     names = {"calvo": "Calvo and Oller's", "lovric": "Lovric's", "nakayama": "Nakayama's", "log": "the log-Euclidean",
              "cholesky": "the Cholesky"}  # fmt: skip
@@ -129,13 +99,13 @@ def _embeddings() -> tuple[Comparison, ...]:
     )  # fmt: skip
 
 
-def _all_pools() -> tuple[Comparison, ...]:
+def _all_pools() -> tuple[Comparison[Arm], ...]:
     ours = Arm(pool="isqrt", flips=True)
     others = [Arm(pool=pool, flips=True) for pool in list_pools() if pool != "isqrt"]
     return tuple(_than(f"iSQRT-COV as good as {arm.pool}", ours, arm, "as good") for arm in others)
 
 
-def _per_class() -> tuple[Comparison, ...]:
+def _per_class() -> tuple[Comparison[Arm], ...]:
     found = []
     for classifier, what in (("logistic", "logistic regression"), ("prototypes", "class means")):
         for count in (*PER_CLASS, 0):
@@ -148,7 +118,7 @@ def _per_class() -> tuple[Comparison, ...]:
     return tuple(found)
 
 
-def _widths() -> tuple[Comparison, ...]:
+def _widths() -> tuple[Comparison[Arm], ...]:
     by_width = {width: Arm(pool="isqrt", width=width) for width in WIDTHS}
     taps = [(Arm(pool="isqrt", level=tap), Arm(pool="avg", level=tap), tap) for tap in TAPS]
     return (
@@ -157,7 +127,7 @@ def _widths() -> tuple[Comparison, ...]:
     )
 
 
-def _robustness() -> tuple[Comparison, ...]:
+def _robustness() -> tuple[Comparison[Arm], ...]:
     calibration = Comparison("calibration error within one point of average pooling's", ((1, ISQRT), (-1, AVG)),
                              "as good", measure="calibration")  # fmt: skip
     corrupted = [(name, Arm(pool="isqrt", corruption=name), Arm(pool="avg", corruption=name)) for name in CORRUPTIONS]
@@ -168,7 +138,7 @@ _WIDTH = {width: Arm(pool="isqrt", width=width) for width in (50, *WIDTHS)}
 _SHRINKAGE = {"Ledoit-Wolf": "cov:shrinkage=ledoit_wolf", "OAS": "cov:shrinkage=oas"}
 _WEIGHTS = (0.3, 3.0)
 
-CLAIMS: tuple[Claim, ...] = (
+CLAIMS: tuple[Claim[Arm], ...] = (
     Claim(1, "second order", "Plain covariance beats average pooling, and MPN-COV beats plain covariance.", _order(),
           "AlexNet on ImageNet, top-1 error: 41.5 (no covariance), 40.4 (plain), 38.5 (MPN-COV)"),
     Claim(4, "iterations", "iSQRT-COV beats plain covariance with one iteration, is close to MPN-COV with three, "

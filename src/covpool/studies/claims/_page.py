@@ -1,15 +1,16 @@
 """The part of the page on evidence that is made from the records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from covpool._errors import CovpoolError
 from covpool.studies.claims._arm import Arm
-from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS, Claim
+from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS
 from covpool.studies.claims._plots import plot_names
 from covpool.studies.claims._records import ArmResult, ClaimRow, Results
-from covpool.studies.claims._verdict import in_points, paired_interval
+from covpool.studies.claims._verdict import Claim, in_points, paired_interval
 
 BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"
 NOTHING = "-"
@@ -31,17 +32,24 @@ def update_page(text: str, made: str) -> str:
 
 def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
     """Write the scoreboard, the tables of the sweeps, and a section for every claim, in Markdown."""
-    names = list(results)
+    parts = [make_board(rows, list(results)), "## The sweeps", _sweeps(results), *_figures(results)]
+    return "\n\n".join([*parts, _unconverged(results), make_sections(rows, list(results), command)])
+
+
+def make_board(rows: Sequence[ClaimRow], names: Sequence[str]) -> str:
+    """Write the scoreboard: the verdict on every claim on the data sets with these names."""
     board = [
         [str(row.claim.number), row.claim.text]
         + [cell for name in names for cell in (row.verdict(name), _held(row, name))]
         for row in rows
     ]
     headings = ["", "claim", *(cell for name in names for cell in (name, "comparisons that hold"))]
-    parts = ["## Scoreboard", _table(headings, board), "## The sweeps", _sweeps(results), *_figures(results)]
-    parts += [_unconverged(results)]
-    parts += ["## Claim by claim", *(_section(row, names) for row in rows)]
-    return "\n\n".join(parts)
+    return "\n\n".join(["## Scoreboard", table(headings, board)])
+
+
+def make_sections(rows: Sequence[ClaimRow], names: Sequence[str], command: Callable[[Claim[Any]], str]) -> str:
+    """Write a section for every claim, each with the command that repeats it."""
+    return "\n\n".join(["## Claim by claim", *(_section(row, names, command(row.claim)) for row in rows)])
 
 
 def _unconverged(results: Results) -> str:
@@ -55,7 +63,7 @@ def _held(row: ClaimRow, name: str) -> str:
     return NOTHING if counted.endswith("of 0") else counted
 
 
-def _section(row: ClaimRow, names: Sequence[str]) -> str:
+def _section(row: ClaimRow, names: Sequence[str], command: str) -> str:
     claim = row.claim
     lines = [f"### {claim.number}. {claim.title[0].upper()}{claim.title[1:]}", f"{claim.text}"]
     lines += [f"The paper: {claim.paper}."] if claim.paper else []
@@ -66,13 +74,13 @@ def _section(row: ClaimRow, names: Sequence[str]) -> str:
             for findings in found
         ]
         headings = ["prediction", *(cell for name in names for cell in (f"{name}: points, 95 %", "verdict"))]
-        lines.append(_table(headings, body))
+        lines.append(table(headings, body))
     lines += [claim.remark] if claim.remark else []
-    lines += [f"```\n{command(claim)}\n```"] if claim.comparisons else []
+    lines += [f"```\n{command}\n```"] if claim.comparisons else []
     return "\n\n".join(lines)
 
 
-def command(claim: Claim) -> str:
+def command(claim: Claim[Any]) -> str:
     """Return the command that repeats the experiments of a claim."""
     return f"covpool paper claims {claim.number} --run --records mine --data cub200=FOLDER --weights FILE"
 
@@ -121,7 +129,7 @@ def _accuracies(what: str, rows: Sequence[tuple[str, Arm]], results: Results) ->
         for label, arm in rows
         if any(arm.name in results[name] for name in names)
     ]
-    return _table([what, *(f"{name}, top-1 %" for name in names)], body) if body else ""
+    return table([what, *(f"{name}, top-1 %" for name in names)], body) if body else ""
 
 
 def _gains(what: str, rows: Sequence[tuple[str, Arm, Arm]], results: Results) -> str:
@@ -131,7 +139,7 @@ def _gains(what: str, rows: Sequence[tuple[str, Arm, Arm]], results: Results) ->
         if set(cells) != {NOTHING}:
             body.append([label, *cells])
     headings = [what, *(cell for name in names for cell in (f"{name}: avg %", "isqrt %", "gain, 95 %"))]
-    return _table(headings, body) if body else ""
+    return table(headings, body) if body else ""
 
 
 def _gain_cells(arms: dict[str, ArmResult], first: Arm, second: Arm) -> Cells:
@@ -156,6 +164,7 @@ def _percent(result: ArmResult | None) -> str:
     return NOTHING if result is None else f"{100 * result.top1:.1f}"
 
 
-def _table(headings: Cells, rows: Sequence[Cells]) -> str:
+def table(headings: Cells, rows: Sequence[Cells]) -> str:
+    """Write a table in Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

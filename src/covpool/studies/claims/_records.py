@@ -12,8 +12,8 @@ import torch
 import covpool
 from covpool._errors import CovpoolError
 from covpool.engine.training import read_log
-from covpool.studies.claims._claims import CLAIMS, Claim
-from covpool.studies.claims._verdict import Answers, Finding, Verdict, combine, examine, unpack
+from covpool.studies.claims._claims import CLAIMS
+from covpool.studies.claims._verdict import Answers, Claim, Finding, Verdict, combine, examine, unpack
 
 SUITE = "claims"
 PATTERN = "claims_*.jsonl"
@@ -73,11 +73,11 @@ class ArmResult:
 Results = dict[str, dict[str, ArmResult]]  # by the name of the data set, then of the arm
 
 
-def read_claims(folder: Path) -> Results:
-    """Read all records of claims in a folder. Of several records of an arm, the last one counts."""
+def read_claims(folder: Path, pattern: str = PATTERN) -> Results:
+    """Read all records of claims in the files of a folder. Of several records of an arm, the last one counts."""
     names = [field.name for field in fields(ArmResult)]
     found: Results = {}
-    for path in sorted(folder.glob(PATTERN)):
+    for path in sorted(folder.glob(pattern)):
         for line in read_log(path):
             if line.get("suite") != SUITE:
                 continue
@@ -105,7 +105,7 @@ def pack_confidence(values: Iterable[float]) -> str:
 class ClaimRow:
     """A claim with its findings by the name of the data set."""
 
-    claim: Claim
+    claim: Claim[Any]
     findings: dict[str, list[Finding]]
 
     def verdict(self, data: str) -> Verdict:
@@ -136,7 +136,7 @@ class ClaimRow:
         }
 
 
-def scoreboard(results: Results, claims: Sequence[Claim] = CLAIMS) -> list[ClaimRow]:
+def scoreboard(results: Results, claims: Sequence[Claim[Any]] = CLAIMS) -> list[ClaimRow]:
     """Examine every claim on every data set with records, in the order of the claims' numbers."""
     answers = {
         data: {name: result.answers for name, result in arms.items() if result.images} for data, arms in results.items()

@@ -18,9 +18,8 @@ from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
 from covpool.studies._pool_labels import split_label
 from covpool.studies.claims._arm import Arm
-from covpool.studies.claims._claims import Claim
 from covpool.studies.claims._records import ArmResult, pack_confidence
-from covpool.studies.claims._verdict import pack
+from covpool.studies.claims._verdict import Claim, E, pack
 from covpool.studies.claims._views import Views
 from covpool.studies.probe import width_of
 
@@ -148,7 +147,7 @@ def _spectra(pool: Pool, maps: Maps) -> dict[str, Any]:
     return told
 
 
-def plan(claims: Sequence[Claim], known: dict[str, ArmResult]) -> list[Arm]:
+def plan(claims: Sequence[Claim[E]], known: dict[str, ArmResult]) -> list[E]:
     """The arms without a record, in the order in which they are run."""
     arms = dict.fromkeys(arm for claim in claims for arm in claim.arms)
     return [arm for arm in arms if arm.name not in known]

@@ -9,14 +9,13 @@ import base64
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covpool.engine.evaluation import Interval, paired_bootstrap
-from covpool.studies.claims._arm import Arm
 
 MARGIN = 0.01  # "as good", "agrees" and "flat" mean within one point
 MANY_SEEDS = 5  # from which the bootstrap over seeds counts alone
@@ -28,8 +27,20 @@ Rule = Literal["better", "as good", "agrees"]
 Verdict = Literal["confirmed", "not confirmed at this scale", "contradicted", "not tested"]
 
 
+class Experiment(Protocol):
+    """An arm: what a comparison compares with others, such as a fit or a training. Its name identifies its record."""
+
+    @property
+    def name(self) -> str: ...
+
+    def with_seed(self, seed: int) -> Self: ...
+
+
+E = TypeVar("E", bound=Experiment)
+
+
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Generic[E]):
     """A difference that a claim predicts.
 
     Attributes:
@@ -41,13 +52,13 @@ class Comparison:
     """
 
     text: str
-    terms: tuple[tuple[int, Arm], ...]
+    terms: tuple[tuple[int, E], ...]
     rule: Rule = "better"
     seeds: tuple[int, ...] = (0,)
     measure: Literal["accuracy", "calibration"] = "accuracy"
 
     @property
-    def arms(self) -> tuple[Arm, ...]:
+    def arms(self) -> tuple[E, ...]:
         """All arms with all seeds, each once."""
         return tuple(dict.fromkeys(arm.with_seed(seed) for seed in self.seeds for _, arm in self.terms))
 
@@ -69,7 +80,7 @@ class Answers:
 class Finding:
     """A comparison with its measured difference; both are None if an arm has no record."""
 
-    comparison: Comparison
+    comparison: Comparison[Any]
     difference: float | None
     interval: Interval | None
     verdict: Verdict
@@ -123,7 +134,7 @@ def judge(interval: Interval, rule: Rule) -> Verdict:
     return "confirmed" if holds else "contradicted" if fails else "not confirmed at this scale"
 
 
-def examine(comparison: Comparison, answers: Mapping[str, Answers]) -> Finding:
+def examine(comparison: Comparison[Any], answers: Mapping[str, Answers]) -> Finding:
     """Compute a difference, its interval and the verdict from what the arms answered, by the name of the arm."""
     if any(arm.name not in answers for arm in comparison.arms):
         return Finding(comparison, None, None, "not tested")
@@ -152,6 +163,35 @@ def paired_interval(contrast: Tensor) -> Interval:  # (seeds, images)
     return (middle - half, middle + half) if 2 * half > high - low else (low, high)
 
 
+@dataclass(frozen=True)
+class Claim(Generic[E]):
+    """A claim and the comparisons that decide it.
+
+    Attributes:
+        number: Its number.
+        title: A few words.
+        text: The claim, worded for its kind of experiments.
+        comparisons: All of them must hold.
+        paper: What the paper reports, or "" for a claim of ours.
+        plotted: Arms that only the plots need.
+        remark: What the experiment cannot show, or why there is none.
+    """
+
+    number: int
+    title: str
+    text: str
+    comparisons: tuple[Comparison[E], ...]
+    paper: str = ""
+    plotted: tuple[E, ...] = ()
+    remark: str = ""
+
+    @property
+    def arms(self) -> tuple[E, ...]:
+        """All arms, each once."""
+        compared = [arm for comparison in self.comparisons for arm in comparison.arms]
+        return tuple(dict.fromkeys([*compared, *self.plotted]))
+
+
 def combine(findings: list[Finding]) -> Verdict:
     """The verdict of a claim: contradicted if a part is, confirmed if every part is."""
     verdicts = [finding.verdict for finding in findings]
@@ -162,7 +202,7 @@ def combine(findings: list[Finding]) -> Verdict:
     return "confirmed" if set(verdicts) == {"confirmed"} else "not confirmed at this scale"
 
 
-def _calibration(comparison: Comparison, answers: Mapping[str, Answers]) -> tuple[float, Interval]:
+def _calibration(comparison: Comparison[Any], answers: Mapping[str, Answers]) -> tuple[float, Interval]:
     """Minus the weighted sum of calibration errors, and its interval over resampled test images."""
     generator = torch.Generator().manual_seed(0)
     images = len(answers[comparison.arms[0].name].right)

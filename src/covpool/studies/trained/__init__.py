@@ -1,0 +1,10 @@
+"""The claims of the paper on trained networks: which trainings decide them, their queue, and their records."""
+
+from covpool.studies.trained._arm import TrainedArm as TrainedArm
+from covpool.studies.trained._claims import CLAIMS as CLAIMS
+from covpool.studies.trained._claims import NOT_TESTED as NOT_TESTED
+from covpool.studies.trained._page import make_page as make_page
+from covpool.studies.trained._page import minutes as minutes
+from covpool.studies.trained._queue import PATTERN as PATTERN
+from covpool.studies.trained._queue import TrainingData as TrainingData
+from covpool.studies.trained._queue import train_arms as train_arms

@@ -1,0 +1,126 @@
+"""The queue: trainings without a record, several at once, each in a process of its own."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
+
+import torch
+
+from covpool._errors import CovpoolError
+from covpool._files import read_tensors
+from covpool.engine.evaluation import SCORES_FILE
+from covpool.recipe import RECIPE_FILE
+from covpool.studies.claims import ArmResult, pack
+from covpool.studies.trained._arm import TrainedArm
+
+PATTERN = "trained_*.jsonl"
+LAST_EPOCH_ALONE = "evaluate.every=1000000"
+DIVERGED = "the loss is not finite"
+SHOWN = 300  # characters of an error
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What the claims are tested on.
+
+    Attributes:
+        name: Name of the data set in the records.
+        folder: Its folder, for `covpool train --data`.
+        weights: File with the weights of the backbone; "" downloads them.
+        settings: Further settings of every training, such as data.cache=gpu.
+    """
+
+    name: str
+    folder: str
+    weights: str = ""
+    settings: tuple[str, ...] = ()
+
+
+def train_arms(
+    data: TrainingData,
+    arms: Sequence[TrainedArm],
+    runs: Path,
+    *,
+    at_once: int,
+    seconds: float,
+    on_failure: Callable[[TrainedArm, Exception], None],
+) -> Iterator[ArmResult]:
+    """Run trainings in the order of the queue, and yield the result of each when it ends.
+
+    A training that was interrupted is resumed. One whose loss is not finite counts as wrong on every image, because a
+    claim may say that it fails. Another failure has no record, and does not stop the others.
+
+    Args:
+        data: The data set and the weights.
+        arms: The trainings.
+        runs: Folder of their runs.
+        at_once: Number of trainings at the same time.
+        seconds: Time after which no training begins.
+        on_failure: Receives a training that failed, and why.
+    """
+    begin, left = time.monotonic(), iter(arms)
+    running: dict[Future[ArmResult], TrainedArm] = {}
+    with ThreadPoolExecutor(at_once) as pool:
+        while True:
+            if time.monotonic() - begin < seconds:
+                for arm in islice(left, at_once - len(running)):
+                    running[pool.submit(_train, data, arm, runs)] = arm
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                arm = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                elif isinstance(error, CovpoolError):
+                    on_failure(arm, error)
+                else:
+                    raise error
+
+
+def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> ArmResult:
+    run = runs / quote(f"{data.name} {arm.name}", safe=" =,.-[]")
+    scores = run / SCORES_FILE
+    begin = time.monotonic()
+    if not scores.is_file():
+        done = subprocess.run(_command(data, arm, run), capture_output=True, text=True, check=False)
+        if DIVERGED in done.stdout + done.stderr:
+            count = _count_test_images(data)
+            return ArmResult(data=data.name, arm=arm.name, images=count, right=pack(torch.zeros(count).bool()))
+        if done.returncode or not scores.is_file():
+            said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
+            raise CovpoolError(f"{arm.name} failed: {said or done.returncode}")
+    found = read_tensors(scores)
+    right = found["logits"].argmax(1) == found["targets"]
+    return ArmResult(
+        data=data.name,
+        arm=arm.name,
+        top1=float(right.double().mean()),
+        images=len(right),
+        right=pack(right),
+        seconds=time.monotonic() - begin,
+    )
+
+
+def _command(data: TrainingData, arm: TrainedArm, run: Path) -> list[str]:
+    program = [sys.executable, "-m", "covpool", "train"]
+    if (run / RECIPE_FILE).is_file():
+        return [*program, "--resume", str(run), "--no-report"]
+    weights = ["init.pretrained=false", f"init.weights={data.weights}"] if data.weights else []
+    return [
+        *(*program, arm.recipe, *arm.settings, f"seed={arm.seed}", "--data", data.folder, *weights),
+        *("devices.devices=1", LAST_EPOCH_ALONE, *data.settings, "--no-report", "--out", str(run)),
+    ]
+
+
+def _count_test_images(data: TrainingData) -> int:
+    from covpool.data import Data
+    from covpool.data.sets import open_data
+
+    return len(open_data(Data(root=data.folder)).test)

@@ -1,0 +1,34 @@
+"""Every training that a claim names can be built."""
+
+import pytest
+import torch
+
+from covpool.engine.training import build_network
+from covpool.recipe import check_recipe, read_recipe
+from covpool.studies.trained import CLAIMS, NOT_TESTED, TrainedArm
+from covpool.studies.trained._claims import COMPARED, ISQRT, SEEDS
+
+ARMS = list(dict.fromkeys(arm.with_seed(1) for claim in CLAIMS for arm in claim.arms))
+
+
+def test_every_comparison_has_all_seeds_and_arms_are_shared() -> None:
+    assert all(comparison.seeds == SEEDS for claim in CLAIMS for comparison in claim.comparisons)
+    numbers = [claim.number for claim in CLAIMS]
+    assert len(set(numbers)) == len(numbers) >= 10 and not set(numbers) & set(NOT_TESTED)
+    assert sum(ISQRT in claim.arms for claim in CLAIMS) >= 7
+    assert len(COMPARED) == len(set(COMPARED)) and "isqrt" not in COMPARED
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
+def test_the_settings_of_every_training_are_known(arm: TrainedArm) -> None:
+    check_recipe(read_recipe(arm.recipe, [*arm.settings, "data.root=birds"]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
+def test_every_network_can_be_built_and_learns_finite_gradients(arm: TrainedArm) -> None:
+    recipe = read_recipe(arm.recipe, [*arm.settings, "init.pretrained=false", "augment.size=96"])
+    network = build_network(recipe, [f"class {i}" for i in range(5)]).network.train()
+    network(torch.rand(3, 3, 96, 96)).square().mean().backward()
+    gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+    assert gradients and all(gradient.isfinite().all() for gradient in gradients)

@@ -1,0 +1,73 @@
+"""The queue of trainings: several at once, resumed, failed, and counted as wrong if they diverge."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import trees
+from cli.runner import refused, run
+from covpool import CovpoolError
+from covpool.studies.claims import read_claims
+from covpool.studies.trained import PATTERN, TrainedArm, TrainingData, train_arms
+
+SETTINGS = (
+    *("model.backbone=test_resnet", "init.pretrained=false", "augment.size=32", "data.workers=0"),
+    *("train.batch_size=6", "train.epochs=1", "train.precision=32", "devices.accelerator=cpu"),
+)
+AVG, ISQRT = TrainedArm(recipe="finetune-avg"), TrainedArm(recipe="finetune", settings=("pool.reduce_to=8",))
+UNKNOWN = TrainedArm(recipe="finetune", settings=("pool.name=unknown",))
+DIVERGED = TrainedArm(recipe="finetune-avg", settings=("optimizer.lr=1e15",))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    return TrainingData("tiny", str(trees.make_folder(tmp_path_factory.mktemp("images"))), settings=SETTINGS)
+
+
+def test_trainings_run_at_once_and_failures_stop_no_other(data: TrainingData, tmp_path: Path) -> None:
+    failures: list[tuple[TrainedArm, Exception]] = []
+    found = {
+        result.arm: result
+        for result in train_arms(
+            *(data, [AVG, UNKNOWN, ISQRT], tmp_path),
+            at_once=3,
+            seconds=600,
+            on_failure=lambda arm, error: failures.append((arm, error)),
+        )
+    }
+    assert set(found) == {AVG.name, ISQRT.name} and all(result.images == 12 for result in found.values())
+    assert all(float(one.answers.right.mean()) == pytest.approx(one.top1) for one in found.values())
+    ((arm, error),) = failures
+    assert arm == UNKNOWN and isinstance(error, CovpoolError) and "unknown" in str(error)
+    # Finished runs are read, not repeated; nothing begins after the time is over.
+    again = list(train_arms(data, [AVG], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None))
+    assert again[0].right == found[AVG.name].right and again[0].seconds < 1
+    assert list(train_arms(data, [AVG], tmp_path, at_once=1, seconds=0, on_failure=lambda *_: None)) == []
+
+
+def test_a_training_that_diverges_is_wrong_on_every_image(data: TrainingData, tmp_path: Path) -> None:
+    (found,) = train_arms(data, [DIVERGED], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None)
+    assert found.images == 12 and found.top1 == 0 and not found.answers.right.any()
+
+
+def test_the_command_records_what_is_missing(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
+    monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [a for a in [AVG] if a.name not in known])
+    typed = ["paper", "trained", "11", "--run", "--data", f"tiny={data.folder}", "--records", tmp_path / "mine"]
+    typed += ["--runs", tmp_path / "runs", *(word for setting in SETTINGS for word in ("--setting", setting))]
+    assert "1 of 1 missing" in run(*typed).stdout
+    assert "0 of 0 missing" in run(*typed).stdout
+    (line,) = (tmp_path / "mine" / "trained_tiny.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert record["commit"] and record["device"] and record["arm"] == AVG.name and "seed" not in record
+    assert set(read_claims(tmp_path / "mine", PATTERN)["tiny"]) == {AVG.name}
+
+
+def test_mistakes_are_refused(tmp_path: Path) -> None:
+    assert "there is no claim 99" in refused("paper", "trained", "99")
+    assert "--run needs --records" in refused("paper", "trained", "--run")
+    assert "add --run" in refused("paper", "trained", "--data", "cub200=x")
+    assert "--data must be NAME=FOLDER" in refused("paper", "trained", "--run", "--data", "x", "--records", tmp_path)
