@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool.cli._fabric import import_fabric
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import UNKNOWN, make_folder, say, table
@@ -42,7 +43,7 @@ def command(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("a sweep runs in one process: under torchrun call `covpool train` once per setting")
 
-    require("lightning_fabric", "train")
+    import_fabric()
     from covpool.studies.sweep import plan
 
     folder = out or Path("runs", f"{Path(recipe).stem}-sweep")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool.cli._fabric import import_fabric
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import next_command, say, write_run_report
@@ -46,7 +47,7 @@ def command(
     if dry_run:
         typer.echo(to_toml(chosen), nl=False)
         return
-    require("lightning_fabric", "train")
+    import_fabric()
     from covpool.engine import leave_processes
     from covpool.engine.training import Stopped, train
 
@@ -88,7 +89,7 @@ def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: P
 def _resumed(run: Path, settings: list[str]) -> "Recipe":
     from covpool.recipe import RECIPE_FILE, read_recipe
 
-    require("lightning_fabric", "train")
+    import_fabric()
     from covpool.engine.training import CHANGEABLE
 
     for setting in settings:
