@@ -1,6 +1,5 @@
 """`covpool paper claims`: the claims of the paper, tested on frozen features."""
 
-import json as json_format
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._options import Device, chosen_device, read_data
 from covpool.cli._output import counting_bar, make_folder, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claim, show_scoreboard
+from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Arm, Claim, Subject
@@ -62,13 +61,8 @@ def claims_command(
         page.write_text(claims.update_page(page.read_text(), claims.make_page(claims.scoreboard(results), results)))
     if plots is not None:
         claims.plot_claims(results, make_folder(plots / "x").parent)
-    if json:
-        typer.echo(json_format.dumps([row.as_json() for row in rows]))
-    elif numbers:
-        for row in rows:
-            show_claim(row, console)
-    else:
-        show_scoreboard(rows, list(results), "covpool paper claims NUMBER", console)
+    show_claims(rows, list(results), "covpool paper claims NUMBER", console, each=bool(numbers), as_json=json)
+    if not json and not numbers:
         for name, known in results.items():
             missing = len(claims.plan(chosen, known))
             pace = median(one.seconds for one in known.values())

@@ -1,8 +1,10 @@
 """Claims with verdicts on the terminal, on frozen features and on trained networks."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
@@ -35,8 +37,29 @@ def named_folder(asked: str) -> tuple[str, str]:
     return name, folder
 
 
-def show_scoreboard(rows: "list[ClaimRow]", names: list[str], command: str, console: Console) -> None:
-    """Print the verdict on every claim, and the command that shows the comparisons of one."""
+def show_claims(
+    rows: "list[ClaimRow]", names: list[str], command: str, console: Console, *, each: bool, as_json: bool
+) -> None:
+    """Print claims: their verdicts in one table, or each with its comparisons.
+
+    Args:
+        rows: The claims.
+        names: Names of the data sets.
+        command: The command that shows one claim.
+        console: Where to print.
+        each: Show the comparisons of each claim.
+        as_json: Print everything as JSON instead.
+    """
+    if as_json:
+        typer.echo(json.dumps([row.as_json() for row in rows]))
+    elif each:
+        for row in rows:
+            _show_claim(row, console)
+    else:
+        _show_scoreboard(rows, names, command, console)
+
+
+def _show_scoreboard(rows: "list[ClaimRow]", names: list[str], command: str, console: Console) -> None:
     headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
     cells = [
         (
@@ -51,8 +74,7 @@ def show_scoreboard(rows: "list[ClaimRow]", names: list[str], command: str, cons
     console.print(made)
 
 
-def show_claim(row: "ClaimRow", console: Console) -> None:
-    """Print a claim with its comparisons, their differences and verdicts."""
+def _show_claim(row: "ClaimRow", console: Console) -> None:
     say(console, f"{row.claim.number}. {row.claim.text}")
     if row.claim.paper:
         say(console, f"The paper: {row.claim.paper}.")

@@ -1,6 +1,5 @@
 """`covpool paper trained`: the claims of the paper, tested on trained networks."""
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._fabric import import_fabric
 from covpool.cli._output import counting_bar, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claim, show_scoreboard
+from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Claim
@@ -69,13 +68,8 @@ def trained_command(
     if page is not None:
         made = trained.make_page(scoreboard(results, trained.CLAIMS), results)
         page.write_text(update_page(page.read_text(), made))
-    if json:
-        typer.echo(json_format.dumps([row.as_json() for row in rows]))
-    elif numbers:
-        for row in rows:
-            show_claim(row, console)
-    else:
-        show_scoreboard(rows, list(results), "covpool paper trained NUMBER", console)
+    show_claims(rows, list(results), "covpool paper trained NUMBER", console, each=bool(numbers), as_json=json)
+    if not json and not numbers:
         for name, known in results.items():
             missing = plan(chosen, known)
             left = f"{len(missing)} trainings without a record, about {trained.minutes(missing):.0f} minutes of an H200"
