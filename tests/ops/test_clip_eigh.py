@@ -25,6 +25,11 @@ def test_eigenvalues_are_clipped_and_eigenvectors_kept() -> None:
     torch.testing.assert_close(z @ A, A @ z)
 
 
+def test_the_usual_bounds_are_four_orders_of_magnitude_around_one() -> None:
+    found = clip_eigh(torch.diag(torch.tensor([0.0, 1e-4, 1.0, 1e4, 1e6], dtype=torch.float64))).diagonal()
+    torch.testing.assert_close(found, torch.tensor([1e-4, 1e-4, 1.0, 1e4, 1e4], dtype=torch.float64))
+
+
 def test_logeig_of_a_diagonal_matrix_and_scipys_logarithm() -> None:
     diagonal = torch.tensor([0.5, 3.0, 7.0], dtype=torch.float64)
     torch.testing.assert_close(clip_eigh(torch.diag(diagonal), log=True), torch.diag(diagonal.log()))

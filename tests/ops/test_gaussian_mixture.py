@@ -118,6 +118,13 @@ def test_the_start_is_the_hard_assignment() -> None:
     torch.testing.assert_close(variances[order].flatten(), torch.tensor([1.0, 2 / 3], dtype=torch.float64))
 
 
+def test_the_usual_seed_is_zero() -> None:
+    x = points()
+    means = gmm_em(x, 5, iterations=1).means
+    assert torch.equal(means, gmm_em(x, 5, iterations=1, seed=0).means)
+    assert not torch.equal(means, gmm_em(x, 5, iterations=1, seed=1).means)
+
+
 def test_no_step_loses_likelihood() -> None:
     x = points()
     values = [log_likelihood(x, gmm_em(x, 5, iterations=i)) for i in range(12)]

@@ -47,6 +47,7 @@ def test_the_seed_decides() -> None:
     x = randn(100, 3)
     torch.testing.assert_close(kmeans(x, 7, seed=1), kmeans(x, 7, seed=1), rtol=0, atol=0)
     assert not torch.equal(kmeans(x, 7, seed=1), kmeans(x, 7, seed=2))
+    assert torch.equal(kmeans(x, 7), kmeans(x, 7, seed=0))
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])

@@ -145,6 +145,7 @@ def test_the_draw_is_uniform_and_its_own() -> None:
     again, other = draw_sketch(2, 40_000, 16, seed=7), draw_sketch(2, 40_000, 16, seed=8)
     assert torch.equal(again[0], hashes) and torch.equal(again[1], signs)
     assert not torch.equal(other[0], hashes) and not torch.equal(other[1], signs)
+    assert torch.equal(draw_sketch(2, 40, 16)[0], draw_sketch(2, 40, 16, seed=1)[0])
 
 
 def test_signs_are_uniform_and_their_own() -> None:
@@ -154,6 +155,7 @@ def test_signs_are_uniform_and_their_own() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     assert set(signs.flatten().tolist()) == {-1.0, 1.0} and signs.sum().abs() <= 4 * 200
     assert torch.equal(draw_signs(2, 20_000, seed=7), signs) and not torch.equal(draw_signs(2, 20_000, seed=8), signs)
+    assert torch.equal(draw_signs(40), draw_signs(40, seed=1))
 
 
 def test_the_draw_goes_to_the_default_device() -> None:

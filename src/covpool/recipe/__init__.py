@@ -22,6 +22,7 @@ from covpool.recipe._schema import Train as Train
 from covpool.recipe._schema import flat_settings as flat_settings
 from covpool.recipe._stages import ResolvedStage as ResolvedStage
 from covpool.recipe._stages import resolve_stages as resolve_stages
+from covpool.recipe._stages import steps_until as steps_until
 from covpool.recipe._stages import total_epochs as total_epochs
 from covpool.recipe._stages import total_steps as total_steps
 from covpool.recipe._toml import RECIPE_FILE as RECIPE_FILE

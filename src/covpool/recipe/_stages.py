@@ -47,9 +47,15 @@ def total_epochs(recipe: "Recipe") -> int:
 
 
 def total_steps(recipe: "Recipe", images: int) -> int:
-    """Return the number of optimizer steps of all stages. The incomplete last batch of an epoch is left out."""
+    """Return the number of optimizer steps of all stages."""
+    return steps_until(recipe, images, total_epochs(recipe))
+
+
+def steps_until(recipe: "Recipe", images: int, epoch: int) -> int:
+    """Return the number of optimizer steps of the first epochs. The incomplete last batch of an epoch is left out."""
     return sum(
-        stage.recipe.train.epochs * (images // stage.recipe.train.batch_size) for stage in resolve_stages(recipe)
+        max(0, min(epoch, stage.end) - stage.start) * (images // stage.recipe.train.batch_size)
+        for stage in resolve_stages(recipe)
     )
 
 

@@ -210,7 +210,7 @@ def test_broken_images_are_named_once(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_not_finite_stops_the_training(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the loss is not finite at step \d+: lower optimizer.lr"):
-        train(tiny_recipe(root, optimizer={"lr": 1e30}), tmp_path / "run")
+        train(tiny_recipe(root, optimizer={"lr": 1e15}), tmp_path / "run")
     assert not (tmp_path / "run" / "state.pt").exists()
 
 

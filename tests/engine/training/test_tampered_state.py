@@ -12,6 +12,7 @@ import covpool
 from covpool.engine.training._interrupt import Stopped
 from covpool.engine.training._log import Event
 from covpool.engine.training._loop import train
+from covpool.engine.training._meter import NAMES
 from covpool.recipe._schema import Recipe
 from tiny import make_tree, tiny_recipe
 
@@ -121,6 +122,20 @@ def test_all_changes_of_a_position_within_an_epoch(recipe: Recipe, tmp_path: Pat
     state = torch.load(tmp_path / "stopped" / "state.pt", weights_only=True)
     assert state["progress"]["step_in_epoch"] == 2
     assert check(recipe, tmp_path / "stopped", tmp_path / "run", every=1, part="progress") > 100
+
+
+@pytest.mark.parametrize(
+    "place", [{"epoch": 10**12}, {"step": 3}, {"step_in_epoch": 4}, {"step": 5, "step_in_epoch": 1, "epoch": 2}]
+)
+def test_a_position_where_the_training_never_is_is_refused(
+    recipe: Recipe, run: Path, tmp_path: Path, place: dict[str, int]
+) -> None:
+    state = torch.load(run / "state.pt", weights_only=True)
+    progress = {**state["progress"], **place}
+    if progress["step_in_epoch"]:
+        progress |= {"sums": [1.0] * len(NAMES), "logged": [1.0] * len(NAMES)}
+    error = resume(recipe, run, tmp_path / "run", {**state, "progress": progress})
+    assert error is not None and "where this training never is" in str(error)
 
 
 @pytest.mark.parametrize(

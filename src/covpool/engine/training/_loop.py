@@ -26,11 +26,11 @@ from covpool.engine.training._run_lock import RunLock
 from covpool.engine.training._same_recipe import resumed_recipe
 from covpool.engine.training._session import OnEvent, Session
 from covpool.engine.training._stage import StageTraining
-from covpool.engine.training._state import STATE_FILE, load_state
+from covpool.engine.training._state import STATE_FILE, TrainingPosition, load_state
 from covpool.engine.training._trained_on import check_same_data
 from covpool.engine.training._warm_up import decode_and_warm_up
 from covpool.io import is_checkpoint, read_checkpoint
-from covpool.recipe import Recipe, check_recipe, resolve_stages, total_steps
+from covpool.recipe import Recipe, check_recipe, resolve_stages, steps_until, total_epochs, total_steps
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resu
     if restored is not None:
         before, root = restored.data, recipe.data.root
         _in_first_process(fabric, lambda: check_same_data(before, splits, root))
+        _check_position(restored.position, recipe, len(splits.train))
     elif recipe.init.weights and is_checkpoint(recipe.init.weights):
         check_same_split(read_checkpoint(recipe.init.weights), recipe.data, splits)
     session = Session(fabric, recipe, run, splits, on_event, restored)
@@ -158,6 +159,18 @@ def _check_strategy(fabric: Fabric, recipe: Recipe) -> None:
     reason = why_not_captured(fabric, recipe.train)
     if recipe.train.graph is True and reason:
         report_not_captured(recipe.train, reason)
+
+
+def _check_position(position: TrainingPosition, recipe: Recipe, images: int) -> None:
+    """Refuse a saved position that the training never reaches: it would end at once, or skip steps."""
+    begun, next_begun = (steps_until(recipe, images, epoch) for epoch in (position.epoch, position.epoch + 1))
+    in_epoch = position.step_in_epoch
+    is_inside = position.epoch <= total_epochs(recipe) and (in_epoch == 0 or in_epoch < next_begun - begun)
+    if not is_inside or position.step != begun + in_epoch:
+        raise CovpoolError(
+            f"{STATE_FILE} is at step {position.step}, {in_epoch} steps into epoch {position.epoch + 1}, where this "
+            "training never is, so it is damaged: start a new run"
+        )
 
 
 def _in_first_process(fabric: Fabric, act: Callable[[], None]) -> None:
