@@ -1,4 +1,4 @@
-"""A pool as a user calls it, in training and in inference, for many images and for one: how much of it is the host."""
+"""Wall time and device time of a pool as users call it: in training and in inference, for many images and for one."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -19,7 +19,7 @@ SHAPES: dict[str, tuple[Shape, ...]] = {  # b, n, c
 
 
 def latency(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
-    """Measure the wall time of a forward and backward pass, then of inference; device times stand beside them."""
+    """Measure the wall time and the device time of a forward and backward pass, then of inference."""
     for shape in SHAPES[device.type]:
         pools = {name: covpool.create_pool(name, shape[-1]).to(device).eval() for name in NAMES}
         oracles = {name: deepcopy(pool).double() for name, pool in pools.items()}

@@ -1,4 +1,4 @@
-"""Whether reading images keeps up: training and inference on the images of a folder, and the same without them."""
+"""Whether reading images keeps up: training and inference on the images of a folder, and on random tensors."""
 
 import statistics
 import time
@@ -27,7 +27,7 @@ def measure_loading(
 ) -> Iterator[Record]:
     """Measure training steps (bf16 autocast on a GPU, channels_last, SGD) on images, and as many on random tensors.
 
-    Then measure inference on the images, features and scores, beside the features of one tensor of random numbers.
+    Then measure inference: features and scores of the images, and for comparison the features of one random tensor.
 
     Args:
         backbone: Name of a backbone for `covpool.attach`; its pool is iSQRT-COV.
@@ -54,7 +54,7 @@ def measure_loading(
             steps = min(TURN, batches.steps_per_epoch - start)
             seconds[random] += _time(step, repeat((x, y), steps), device)
             seconds[loaded] += _time(step, islice(pairs, steps), device)
-        if epoch:  # the first epoch is for warming up
+        if epoch:  # the first epoch is a warm-up
             for name in spent:
                 spent[name].append(1e3 * seconds[name] / batches.steps_per_epoch)
             waited.append(1e3 * batches.waited / batches.steps_per_epoch)
@@ -68,7 +68,7 @@ def measure_loading(
 def _measure_inference(
     backbone: str, step: TrainingStep, images: Images, augment: ResolvedAugment, data: Data, x: Tensor
 ) -> Iterator[Record]:
-    """Features and scores of all images, beside the features of one tensor, on a GPU replayed as a CUDA graph."""
+    """Measure features and scores of all images, and the features of one tensor, on a GPU by CUDA-graph replay."""
     device, network = x.device, step.model.eval()
     precision: Precision = "bf16" if device.type == "cuda" else "32"
     batches = EvalBatches(images, augment, data, batch_size=len(x), device=device)

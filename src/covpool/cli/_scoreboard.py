@@ -1,4 +1,4 @@
-"""Claims with verdicts on the terminal, on frozen features and on trained networks."""
+"""Print claims and their verdicts, for frozen features and for trained networks."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ C = TypeVar("C", bound="Claim[Any]")
 
 
 def choose_claims(numbers: list[int] | None, claims: Sequence[C]) -> list[C]:
-    """Return the claims with these numbers; all if none are given."""
+    """Return the claims with these numbers, or all claims if no number is given."""
     known = [claim.number for claim in claims]
     unknown = [number for number in numbers or [] if number not in known]
     if unknown:
@@ -40,15 +40,15 @@ def named_folder(asked: str) -> tuple[str, str]:
 def show_claims(
     rows: "list[ClaimRow]", names: list[str], command: str, console: Console, *, each: bool, as_json: bool
 ) -> None:
-    """Print claims: their verdicts in one table, or each with its comparisons.
+    """Print the verdicts of claims in one table, or each claim with its comparisons.
 
     Args:
         rows: The claims.
         names: Names of the data sets.
         command: The command that shows one claim.
         console: Where to print.
-        each: Show the comparisons of each claim.
-        as_json: Print everything as JSON instead.
+        each: Whether to show the comparisons of each claim.
+        as_json: Whether to print everything as JSON instead.
     """
     if as_json:
         typer.echo(json.dumps([row.as_json() for row in rows]))

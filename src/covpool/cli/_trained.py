@@ -33,20 +33,20 @@ def trained_command(
     """Show which claims of the paper hold for fine-tuned networks, by recorded trainings.
 
     Examples: covpool paper trained; covpool paper trained 11 (its comparisons); covpool paper trained --run --data
-    cub200=FOLDER --weights FILE --setting data.cache=gpu --records mine (trains what has no record yet; repeat the
-    command to continue).
+    cub200=FOLDER --weights FILE --setting data.cache=gpu --records mine (runs the trainings without a record; repeat
+    the command to continue).
 
     Args:
         numbers: Numbers of claims. The default is all.
         run: Run the trainings without a record, most important first, and append their records.
         data: Data set to train on and its folder, as in cub200=/data/cub. Can be given several times.
         weights: File with the weights of MobileNetV2. The default downloads them.
-        setting: Further setting of every training, such as data.cache=gpu. Can be given several times.
-        at_once: Number of trainings at the same time on the same device.
-        seconds: Time after which no training begins.
-        records: Folder of the records. The default is that of the records that come with covpool; --run needs one.
-        runs: Folder of the runs. An interrupted training is resumed from it.
-        json: Print the scoreboard as JSON.
+        setting: Further setting for every training, such as data.cache=gpu. Can be given several times.
+        at_once: Number of trainings that run at the same time on one device.
+        seconds: Time in seconds after which no further training begins.
+        records: Folder of the records. The default is the folder that comes with covpool. Required with --run.
+        runs: Folder of the runs. Interrupted trainings are resumed from it.
+        json: Print the scoreboard and the comparisons as JSON.
         page: Update the tables of this Markdown page from the records.
     """
     import_fabric()

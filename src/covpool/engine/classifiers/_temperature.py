@@ -2,8 +2,9 @@
 
     minimise over T > 0:   mean_i w_i loss(scores_i / T, t_i),   t_i = (n onehot(y_i) + 1 / k) / (n + 1)
 
-The smoothed target t_i counts one more image of unknown class beside the n of known class. Without it, T would be zero
-where all n are classified correctly. T changes neither the order of the classes of an image nor the accuracy.
+The target t_i is smoothed as if there were one more image, of unknown class, besides the n images. Without smoothing, T
+would go to zero if all n images are classified correctly. T changes neither the order of an image's classes nor the
+accuracy.
 
 Reference: Guo et al., On Calibration of Modern Neural Networks, ICML 2017; the targets as in Platt, 1999.
 """
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 RANGE = 1e4  # the temperature is between 1 / RANGE and RANGE
-HALVINGS = 50  # of the interval of log T, which then is shorter than 1e-13
+HALVINGS = 50  # of the interval of log T, which is then shorter than 1e-13
 
 
 def fit_temperature(
@@ -26,11 +27,11 @@ def fit_temperature(
 
     Args:
         scores: Scores of these images.
-        targets: Their classes.
+        targets: Their targets.
         class_weights: A weight per class.
 
     >>> scores = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> sure = fit_temperature(scores, torch.tensor([0, 0, 1, 1]))  # all correct: nine of ten after smoothing
+    >>> sure = fit_temperature(scores, torch.tensor([0, 0, 1, 1]))  # all correct; the smoothed target is 0.9
     >>> round(float(torch.tensor([1 / sure]).sigmoid()), 3)
     0.9
     """

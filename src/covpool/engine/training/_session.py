@@ -219,8 +219,8 @@ class Session:
         """Save the evaluated weights as checkpoints in the folder of the run. Every process must call this method.
 
         Args:
-            notes: The names of the files, and what else each says about the training.
-            metrics: Result of the evaluation.
+            notes: The names of the files, each with further notes on the training for its metadata.
+            metrics: Results of the evaluation.
         """
         network = self._weights_to_save()
         if not self.fabric.is_global_zero:
@@ -244,7 +244,7 @@ class Session:
             self._write(save)
 
     def _weights_to_save(self) -> Network:
-        """The evaluated network with weights that the next steps do not change, in the first process."""
+        """The evaluated network for the first process to save. On a GPU, further steps do not change its weights."""
         network = self.network if self.ema is None else cast(Network, self.ema.module)
         if self.is_sharded:
             whole = get_model_state_dict(self.wrapped, options=WHOLE)
@@ -253,13 +253,13 @@ class Session:
                 network = rebuild(self.network.architecture)
                 network.load_state_dict(whole)
         elif self._copy is not None:
-            self._writer.wait()  # it may still read the copy
+            self._writer.wait()  # it may still be reading the copy
             self._copy.load_state_dict(network.state_dict())
             network = self._copy
         return network
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Write a file: beside the training on a GPU, whose tensors were copied."""
+        """Write a file. On a GPU a thread writes it while the training goes on, because the tensors were copied."""
         if self.fabric.device.type == "cuda":
             self._writer.submit(write)
         else:

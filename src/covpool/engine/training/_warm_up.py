@@ -10,15 +10,15 @@ from covpool.recipe import ResolvedStage
 
 
 def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
-    """Begin to decode the training images for their cache; meanwhile, let a GPU prepare the first step.
+    """Begin to decode the training images for their cache, and meanwhile prepare the first step on a GPU.
 
     cuDNN takes seconds to choose and compile the kernels of a network. One forward and backward pass on random images
-    does that, in the time in which other processes decode the images. It changes nothing: batch-norm statistics and
-    the state of the random generators are put back.
+    makes it do so while other processes decode the training images. The pass does not change the training: the
+    batch-norm statistics and the states of the random generators are restored.
 
     Args:
         session: The session, before its first step.
-        stage: The stage that comes next.
+        stage: The first stage to run.
     """
     recipe, fabric = stage.recipe, session.fabric
     if fabric.device.type != "cuda" or fabric.world_size > 1 or recipe.train.freeze or recipe.train.compile:
@@ -29,7 +29,7 @@ def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
     try:
         _warm_up(session, stage)
     except torch.OutOfMemoryError:
-        pass  # the first step runs out of memory too, and says what to do
+        pass  # the first step runs out of memory too, and its error says what to do
     except BaseException:
         decoding.stop()
         raise

@@ -1,14 +1,17 @@
-"""Writing files beside the training."""
+"""Writing files while the training goes on."""
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-AT_ONCE = 4  # functions that wait at most, so that the copies of tensors which they write do not pile up
+AT_ONCE = 4  # unfinished functions at most, because each holds copies of the tensors that it writes
 
 
 class Writer:
-    """Runs functions in a thread, one after another. After an error no further one runs; a later call raises it."""
+    """Runs functions one after another in a thread.
+
+    If one raises an error, those after it do not run, and a later call of a method raises the error.
+    """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="covpool-writer")
@@ -16,18 +19,18 @@ class Writer:
         self._has_failed = False
 
     def submit(self, write: Callable[[], None]) -> None:
-        """Run a function after those submitted before."""
+        """Run a function after the functions submitted before it. Waits if too many are unfinished."""
         while self._submitted and (self._submitted[0].done() or len(self._submitted) == AT_ONCE):
             self._submitted.popleft().result()
         self._submitted.append(self._thread.submit(self._run, write))
 
     def wait(self) -> None:
-        """Wait for all functions to end."""
+        """Wait until all functions have ended."""
         while self._submitted:
             self._submitted.popleft().result()
 
     def close(self) -> None:
-        """Wait for all functions and end the thread."""
+        """Wait until all functions have ended, and end the thread."""
         try:
             self.wait()
         finally:

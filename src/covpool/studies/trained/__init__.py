@@ -1,4 +1,4 @@
-"""The claims of the paper on trained networks: which trainings decide them, their queue, and their records."""
+"""The claims of the paper on trained networks: the trainings that decide them, their queue, and their records."""
 
 from covpool.studies.trained._arm import TrainedArm as TrainedArm
 from covpool.studies.trained._claims import CLAIMS as CLAIMS

@@ -1,11 +1,11 @@
-"""An arm: one training, which a claim compares with others."""
+"""An arm: one training that a claim compares with others."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedArm:
-    """A training by a recipe, with everything that its accuracy depends on besides the data set.
+    """A training by a recipe, with everything but the data set that its accuracy depends on.
 
     Attributes:
         recipe: Name of the recipe.
@@ -19,7 +19,7 @@ class TrainedArm:
 
     @property
     def name(self) -> str:
-        """Recipe and settings as typed for `covpool train`; identifies the arm in records.
+        """Recipe and settings as typed for `covpool train`. The name identifies the arm in the records.
 
         >>> TrainedArm(recipe="finetune", settings=("pool.name=cov",)).name
         'finetune pool.name=cov seed=1'
@@ -28,7 +28,7 @@ class TrainedArm:
 
     @property
     def size(self) -> int:
-        """The image size, on which the time of a training depends.
+        """The image size, which determines how long a training takes.
 
         >>> TrainedArm(recipe="finetune", settings=("augment.size=224",)).size
         224

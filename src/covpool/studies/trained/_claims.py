@@ -1,6 +1,6 @@
 """The claims, each worded for MobileNetV2 fine-tuned on one data set, with the comparisons that decide it.
 
-The order is that of the queue. Arms are shared: one average pooling and one iSQRT-COV serve most claims.
+The claims are in the order of the queue. They share arms: most use the same trainings of average pooling and iSQRT-COV.
 """
 
 from covpool.studies.claims import Claim, Comparison, Rule
@@ -8,7 +8,7 @@ from covpool.studies.trained._arm import TrainedArm
 
 SEEDS = (1, 2, 3)
 SMALL = "augment.size=224"
-STARTED = ("netvlad", "netfv", "lrbp", "kernel", "deepten", "mfafv")  # pools that start from data
+STARTED = ("netvlad", "netfv", "lrbp", "kernel", "deepten", "mfafv")  # pools that are initialized from data
 COMPARED = (*STARTED, "cbp", "hihca", "smso", "bcnn", "improved_bcnn", "deepo2p", "gaussian")
 
 
@@ -42,23 +42,25 @@ def _normalizations() -> tuple[Comparison[TrainedArm], ...]:
 
 
 CLAIMS: tuple[Claim[TrainedArm], ...] = (
-    Claim(11, "fine-tuning", "A network that was pre-trained with average pooling is better fine-tuned with iSQRT-COV "
-          "than with average pooling; E-PN after it changes little.",
+    Claim(11, "fine-tuning", "A network pre-trained with average pooling is more accurate if it is fine-tuned with "
+          "iSQRT-COV than with average pooling. Adding E-PN changes little.",
           (_than("iSQRT-COV above average pooling", ISQRT, AVG),
-           _than("with E-PN as good as without", _gcp("pool.normalize=epn"), ISQRT, "as good")),
+           _than("iSQRT-COV with E-PN as good as without", _gcp("pool.normalize=epn"), ISQRT, "as good")),
           "ResNet-50 on Birds: 78.4 with average pooling, 86.7 with iSQRT-COV; pre-trained with iSQRT-COV 88.1, with "
           "E-PN 88.2"),
-    Claim(16, "the pooling, not the map", "The gain is that of the pooling, not of the larger map without the last "
-          "stride.",
-          (_than("both without the last stride", ISQRT, _gap("model.keep_last_stride=false")),
-           _than("both with the last stride", _gcp("model.keep_last_stride=true"), AVG))),
+    Claim(16, "the pooling, not the map", "The gain comes from the pooling, not from the larger feature map without "
+          "the last stride.",
+          (_than("iSQRT-COV above average pooling, both without the last stride", ISQRT,
+                 _gap("model.keep_last_stride=false")),
+           _than("iSQRT-COV above average pooling, both with the last stride", _gcp("model.keep_last_stride=true"),
+                 AVG))),
     Claim(1, "second order", "Plain covariance beats average pooling, and MPN-COV beats plain covariance.",
           (_than("plain covariance above average pooling", COV, AVG),
            _than("MPN-COV above plain covariance", MPN, COV)),
           "AlexNet on ImageNet, top-1 error: 41.5 (no covariance), 40.4 (plain), 38.5 (MPN-COV)"),
-    Claim(6, "post-compensation", "Without post-compensation training fails or trails, with batch norm in its place it "
-          "trails, and the trace is best.",
-          (_than("the trace above none", ISQRT, _gcp("pool.postcomp=false")),
+    Claim(6, "post-compensation", "Post-compensation by the trace is best. Batch norm in its place is less accurate. "
+          "Without either, training fails or is less accurate.",
+          (_than("the trace above no post-compensation", ISQRT, _gcp("pool.postcomp=false")),
            _than("the trace above batch norm", ISQRT, _gcp("pool.postcomp=false", "pool.normalize=bn"))),
           "ResNet-50 on ImageNet, top-1 error: trace 22.14, batch norm 23.12, none does not converge"),
     Claim(4, "iterations", "iSQRT-COV beats plain covariance with one iteration, is close to MPN-COV with three, "
@@ -72,11 +74,12 @@ CLAIMS: tuple[Claim[TrainedArm], ...] = (
           (Comparison("the gain at 320 px is above that at 224 px",
                       ((1, ISQRT), (-1, AVG), (-1, _gcp(SMALL)), (1, _gap(SMALL))), "better", SEEDS),
            _than("iSQRT-COV above average pooling at 224 px", _gcp(SMALL), _gap(SMALL)))),
-    Claim(8, "compact representations", "A representation of 2,080 numbers is better behind two 1x1 convolutions than "
-          "behind one, and still beats average pooling.",
-          (_than("256, then 64 channels above 64 at once", _gcp("pool.reduce_to=[256,64]"), _gcp("pool.reduce_to=64")),
+    Claim(8, "compact representations", "A representation of 2,080 numbers is better after two 1x1 convolutions than "
+          "after one, and still beats average pooling.",
+          (_than("reduction to 256 and then 64 channels above 64 directly", _gcp("pool.reduce_to=[256,64]"),
+                 _gcp("pool.reduce_to=64")),
            _than("64 channels above average pooling", _gcp("pool.reduce_to=64"), AVG)),
-          "ResNet-50 on ImageNet, top-1 error: 24.7 with average pooling, 23.73 behind one convolution, 22.98 behind "
+          "ResNet-50 on ImageNet, top-1 error: 24.7 with average pooling, 23.73 after one convolution, 22.98 after "
           "two"),
     Claim(5, "pre-normalization", "Division by the trace is at least as good as by the Frobenius norm.",
           (_than("trace as good as Frobenius norm", ISQRT, _gcp("pool.prenorm=frobenius"), "as good"),),
@@ -89,10 +92,10 @@ CLAIMS: tuple[Claim[TrainedArm], ...] = (
 )  # fmt: skip
 
 NOT_TESTED = {
-    9: "Gains at several depths need ResNets trained from scratch: 3 depths, 2 pools and 3 seeds.",
-    10: "B-CNN, DeepO2P and improved B-CNN from scratch: 4 pools and 3 seeds.",
-    13: "Fused scores of two trained networks: the records keep which answers are right, not the scores.",
-    14: "Training time against MPN-COV: `covpool bench train --head isqrt --head mpn` measures it.",
-    17: "FB, SORT, SE and CBAM in the same ResNet from scratch: 5 networks and 3 seeds.",
-    20: "The size of the gradients without post-compensation is in the log of the trainings of claim 6.",
+    9: "Gains at several depths. They need ResNets of 3 depths, trained from scratch with 2 pools and 3 seeds.",
+    10: "B-CNN, DeepO2P and improved B-CNN, trained from scratch. It needs trainings with 4 pools and 3 seeds.",
+    13: "Fused scores of two trained networks. The records keep only which answers are right, not the scores.",
+    14: "Training time against MPN-COV. `covpool bench train --head isqrt --head mpn --data FOLDER` measures it.",
+    17: "FB, SORT, SE and CBAM in the same ResNet, trained from scratch. It needs 5 networks and 3 seeds.",
+    20: "Size of the gradients without post-compensation. The logs of the trainings of claim 6 contain it.",
 }

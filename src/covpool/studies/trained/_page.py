@@ -8,7 +8,7 @@ from covpool.studies.claims import Claim, ClaimRow, Results, make_board, make_se
 from covpool.studies.trained._arm import TrainedArm
 from covpool.studies.trained._claims import CLAIMS, NOT_TESTED, SEEDS
 
-MINUTES = {320: 1.1, 224: 0.6}  # of an H200 for one training, four at once, by image size
+MINUTES = {320: 1.1, 224: 0.6}  # of an H200 per training, if four run at once, by image size
 
 
 def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
@@ -22,7 +22,7 @@ def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
             _accuracies(results),
             "## The queue",
             _queue(results),
-            "Claims without trainings here:\n\n" + "\n".join(left),
+            "These claims have no trainings in the queue:\n\n" + "\n".join(left),
             make_sections(rows, names, command),
         ]
     )
@@ -37,7 +37,7 @@ def command(claim: Claim[Any]) -> str:
 
 
 def minutes(arms: Sequence[TrainedArm]) -> float:
-    """The minutes of an H200 that trainings take."""
+    """Return the minutes that the trainings take on an H200."""
     return sum(MINUTES[224 if arm.size == 224 else 320] for arm in arms)
 
 
@@ -56,7 +56,7 @@ def _accuracies(results: Results) -> str:
 
 
 def _queue(results: Results) -> str:
-    """Trainings and minutes by claim. A training counts for the first claim in the queue that needs it."""
+    """Trainings and minutes by claim. A training is counted once, for the first claim in the queue that needs it."""
     rows, seen = [], set[str]()
     for claim in CLAIMS:
         arms = [arm for arm in claim.arms if arm.name not in seen]

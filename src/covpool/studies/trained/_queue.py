@@ -1,4 +1,4 @@
-"""The queue: trainings without a record, several at once, each in a process of its own."""
+"""The queue: trainings without a record. Several run at once, each in its own process."""
 
 import subprocess
 import sys
@@ -27,13 +27,13 @@ SHOWN = 300  # characters of an error
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What the claims are tested on.
+    """The data set of the trainings, and the settings that they share.
 
     Attributes:
         name: Name of the data set in the records.
         folder: Its folder, for `covpool train --data`.
         weights: File with the weights of the backbone; "" downloads them.
-        settings: Further settings of every training, such as data.cache=gpu.
+        settings: Further settings for every training, such as data.cache=gpu.
     """
 
     name: str
@@ -53,16 +53,16 @@ def train_arms(
 ) -> Iterator[ArmResult]:
     """Run trainings in the order of the queue, and yield the result of each when it ends.
 
-    A training that was interrupted is resumed. One whose loss is not finite counts as wrong on every image, because a
-    claim may say that it fails. Another failure has no record, and does not stop the others.
+    An interrupted training is resumed. If the loss of a training is not finite, every image counts as wrong, because a
+    claim may predict that the training fails. A training that fails otherwise gets no record, and the others go on.
 
     Args:
         data: The data set and the weights.
         arms: The trainings.
         runs: Folder of their runs.
         at_once: Number of trainings at the same time.
-        seconds: Time after which no training begins.
-        on_failure: Receives a training that failed, and why.
+        seconds: Time after which no further training begins.
+        on_failure: Receives each failed training and its error.
     """
     begin, left = time.monotonic(), iter(arms)
     running: dict[Future[ArmResult], TrainedArm] = {}
