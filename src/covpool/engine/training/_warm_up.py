@@ -10,7 +10,7 @@ from covpool.recipe import ResolvedStage
 
 
 def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
-    """Begin to decode the training images for their cache, and meanwhile prepare the first step on a GPU.
+    """Begin to decode the training images for their cache on a GPU, and meanwhile prepare the first step.
 
     cuDNN takes seconds to choose and compile the kernels of a network. One forward and backward pass on random images
     makes it do so while other processes decode the training images. The pass does not change the training: the
@@ -23,7 +23,8 @@ def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
     recipe, fabric = stage.recipe, session.fabric
     if fabric.device.type != "cuda" or fabric.world_size > 1 or recipe.train.freeze or recipe.train.compile:
         return
-    decoding = decode_ahead(session.splits.train, session.augment, recipe.data)
+    # In memory, images are kept as the training crops them, which `decode_ahead` does not prepare.
+    decoding = decode_ahead(session.splits.train, session.augment, recipe.data) if recipe.data.cache == "gpu" else None
     if decoding is None:
         return
     try:
