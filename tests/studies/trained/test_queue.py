@@ -1,6 +1,7 @@
 """The queue of trainings: several at once, resumed, failed, and counted as wrong if they diverge."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,9 @@ def test_trainings_run_at_once_and_failures_stop_no_other(data: TrainingData, tm
     again = list(train_arms(data, [AVG], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None))
     assert again[0].right == found[AVG.name].right and again[0].seconds < 1
     assert list(train_arms(data, [AVG], tmp_path, at_once=1, seconds=0, on_failure=lambda *_: None)) == []
+    other = replace(data, settings=(*data.settings, "train.epochs=2"))
+    (trained,) = train_arms(other, [AVG], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None)
+    assert trained.seconds > 1
 
 
 def test_a_training_that_diverges_is_wrong_on_every_image(data: TrainingData, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The queue: trainings without a record. Several run at once, each in its own process."""
 
+import hashlib
 import subprocess
 import sys
 import time
@@ -85,7 +86,9 @@ def train_arms(
 
 
 def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> ArmResult:
-    run = runs / quote(f"{data.name} {arm.name}", safe=" =,.-[]")
+    # Trainings with other weights or settings have folders of their own, so that no result is taken for another.
+    conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings)).encode()).hexdigest()[:8]
+    run = runs / f"{quote(f'{data.name} {arm.name}', safe=' =,.-[]')} {conditions}"
     scores = run / SCORES_FILE
     begin = time.monotonic()
     if not scores.is_file():
