@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from covpool.kernels import covariance, isqrt, launch, power, sqrtm
+from covpool.kernels import batch_norm, covariance, cut, isqrt, launch, power, sqrtm
 
 # Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
 # in teams.
@@ -34,6 +34,14 @@ MATRICES = {
 COVARIANCES = {
     "once": [("tf32", True)],
     "every_way": [(precision, full) for precision in ("tf32", "float32") for full in (True, False)],
+}
+NORMS = {
+    "once": [(144, "relu6", torch.bfloat16)],
+    "every_way": [
+        (c, activation, dtype)
+        for c, dtype in ((24, torch.bfloat16), (30, torch.float16), (144, torch.float32))
+        for activation in ("none", "relu", "relu6", "silu")
+    ],
 }
 
 
@@ -68,6 +76,16 @@ def main(capability: int, room: int, what: str) -> None:
         covariance.backward_eager(x, None, *kept, z, full, precision)
     z = torch.empty(2, 5000)
     power.backward_eager(z, power.forward_eager(z, 1e-12)[1], z, 1e-12, True)
+    for c, activation, dtype in NORMS[what]:
+        x = torch.empty(2, c, 40, 40, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        weight, bias, mean, variance = torch.empty(4, c)
+        running = mean, variance, torch.tensor(0)
+        y, *kept = batch_norm.forward_eager(x, weight, bias, running, 0.1, 1e-5, activation)
+        batch_norm.backward_eager(x, y, *kept, weight, bias, 1e-5, activation)
+    for cubic in (False, True):
+        regions = *torch.zeros(4, 2), *torch.zeros(2, 2, dtype=torch.bool)
+        pixels = torch.zeros(64, dtype=torch.int32)
+        cut.cut_regions(pixels, torch.zeros(2).long(), torch.ones(2, 2).long(), regions, size=224, cubic=cubic)
     json.dump(needed, sys.stdout)
 
 

@@ -14,6 +14,7 @@ from covpool.models._cost import Cost as Cost
 from covpool.models._cost import cost as cost
 from covpool.models._efficiency import Efficiency as Efficiency
 from covpool.models._efficiency import efficiency as efficiency
+from covpool.models._fused_norms import fuse_norms as fuse_norms
 from covpool.models._head import last_linear as last_linear
 from covpool.models._head import make_head as make_head
 from covpool.models._input_settings import InputSettings as InputSettings

@@ -5,6 +5,8 @@ from covpool.kernels.precision import Precision as Precision
 from covpool.ops import reference as reference
 from covpool.ops._backend import tf32_allowed as tf32_allowed
 from covpool.ops.approximate_root import RootBackward as RootBackward
+from covpool.ops.batch_norm import Activation as Activation
+from covpool.ops.batch_norm import batch_norm as batch_norm
 from covpool.ops.clip_eigh import clip_eigh as clip_eigh
 from covpool.ops.covariance import covariance as covariance
 from covpool.ops.cross_covariance import cross_covariance as cross_covariance

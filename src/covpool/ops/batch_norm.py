@@ -1,0 +1,108 @@
+"""Batch norm and the activation behind it, as one operation."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from covpool._errors import check_choice
+from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
+from covpool.ops._autograd import is_eager
+
+Activation = Literal["none", "relu", "relu6", "silu"]
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "none": lambda z: z,
+    "relu": functional.relu,
+    "relu6": functional.relu6,
+    "silu": functional.silu,
+}
+
+
+class _BatchNorm(torch.autograd.Function):
+    """The norm of a batch by the kernels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *options: Any) -> Tensor:
+        from covpool.kernels import batch_norm as kernels  # at first use: `import covpool` must not import triton
+
+        running, momentum, eps, activation = options
+        y, mean, variance = kernels.forward_eager(x, weight, bias, running, momentum, eps, activation)
+        ctx.save_for_backward(x, mean, variance, weight, bias)
+        ctx.options = eps, activation
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        from covpool.kernels import batch_norm as kernels
+
+        x, *kept = ctx.saved_tensors
+        g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        return *kernels.backward_eager(x, g, *kept, *ctx.options), *[None] * 4
+
+
+def batch_norm(
+    x: Tensor,  # (b, c, h, w)
+    weight: Tensor,  # (c,)
+    bias: Tensor,  # (c,)
+    running: tuple[Tensor, Tensor, Tensor] | None,
+    *,
+    training: bool,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    activation: Activation = "none",
+) -> Tensor:  # (b, c, h, w)
+    """The activation of a batch norm, activation(weight (x - mean) / sqrt(variance + eps) + bias).
+
+    On a GPU, maps whose channels are contiguous are computed by kernels, in training and without gradients. Their
+    second derivatives are refused. All other cases are torch's operations.
+
+    Args:
+        x: Feature map.
+        weight: Scale of each channel.
+        bias: Shift of each channel.
+        running: Mean (c,), variance (c,) and number of batches (). Training updates them in place.
+        training: Normalize by the statistics of the batch instead of the running ones.
+        momentum: Share of the batch in the running statistics.
+        eps: Added to the variance, in its unit.
+        activation: "none", "relu", "relu6" or "silu".
+
+    >>> x = torch.tensor([1., 3.]).view(2, 1, 1, 1)
+    >>> y = batch_norm(x, torch.ones(1), torch.zeros(1), None, training=True, activation="relu")
+    >>> [round(value, 4) for value in y.flatten().tolist()]
+    [0.0, 1.0]
+    """
+    check_choice("activation", activation, tuple(ACTIVATIONS))
+    if _served(x, weight, bias, running, training=training):
+        if training:
+            out: Tensor = _BatchNorm.apply(x, weight, bias, running, momentum, eps, activation)
+            return out
+        if not torch.is_grad_enabled() and running is not None:
+            from covpool.kernels import batch_norm as kernels
+
+            return kernels.inference_eager(x, weight, bias, *running[:2], eps, activation)
+    if training and running is not None:
+        running[2].add_(1)
+    mean, variance = (None, None) if running is None else running[:2]
+    z = functional.batch_norm(x, mean, variance, weight, bias, training, momentum, eps)
+    return ACTIVATIONS[activation](z)
+
+
+def _served(
+    x: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor, Tensor] | None, *, training: bool
+) -> bool:
+    """Whether the kernels support a case."""
+    statistics = () if running is None else running
+    if not (TRITON_INSTALLED and x.is_cuda and x.ndim == 4 and is_eager(x, weight, bias, *statistics)):
+        return False
+    return (
+        x.is_contiguous(memory_format=torch.channels_last)
+        and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
+        and all(t.dtype == torch.float32 for t in (weight, bias, *statistics[:2]))
+        and x.numel() > x.shape[1] > 0
+        and shared_memory(x.device) >= MIN_SHARED_MEMORY
+        and (training or running is not None)
+    )

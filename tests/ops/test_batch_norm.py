@@ -1,0 +1,78 @@
+"""covpool.ops.batch_norm: torch's batch norm and activation, and which cases the kernels compute."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from covpool import ops
+from covpool._errors import CovpoolError
+from covpool.ops.batch_norm import _served
+from kernels.oracles import DEVICE, randn
+from ops.oracles import assert_gradient, relative_error
+
+needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+REFERENCE = {"none": lambda z: z, "relu": functional.relu, "relu6": functional.relu6, "silu": functional.silu}
+
+
+def inputs(c: int = 6) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    x = (randn(3, c, 4, 5) + 2).contiguous(memory_format=torch.channels_last)
+    running = randn(c, seed=3), randn(c, seed=4).square(), torch.tensor(7, device=DEVICE)
+    return x, randn(c, seed=1), randn(c, seed=2), running
+
+
+@pytest.mark.parametrize("activation", REFERENCE)
+@pytest.mark.parametrize("training", [True, False])
+def test_value_and_running_statistics(activation: Any, training: bool) -> None:
+    x, weight, bias, running = inputs()
+    mean, variance = running[0].double().cpu(), running[1].double().cpu()
+    with torch.no_grad():
+        y = ops.batch_norm(x, weight, bias, running, training=training, activation=activation)
+    x, weight, bias = (t.double().cpu() for t in (x, weight, bias))
+    z = functional.batch_norm(x, mean, variance, weight, bias, training, 0.1, 1e-5)
+    assert relative_error(y.cpu(), REFERENCE[activation](z)) <= 1e-6
+    assert relative_error(running[0].cpu(), mean) <= 1e-6
+    assert relative_error(running[1].cpu(), variance) <= 1e-6
+    assert running[2].item() == 7 + training
+
+
+@pytest.mark.parametrize("activation", REFERENCE)
+def test_gradient(activation: Any) -> None:
+    x, weight, bias = (t.double().cpu() for t in inputs()[:3])
+    assert_gradient(lambda x: ops.batch_norm(x, weight, bias, None, training=True, activation=activation), x, step=1e-6)
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    with pytest.raises(CovpoolError, match=r"activation.*tanh"):
+        ops.batch_norm(*inputs(), training=True, activation="tanh")  # type: ignore[arg-type]
+
+
+@needs_gpu
+def test_the_kernels_compute_what_they_support() -> None:
+    x, weight, bias, running = inputs()
+    assert _served(x, weight, bias, running, training=True)
+    assert _served(x, weight, bias, None, training=True)
+    assert not _served(x, weight, bias, None, training=False)
+    assert not _served(x.contiguous(), weight, bias, running, training=True)
+    assert not _served(x.double(), weight, bias, running, training=True)
+    assert not _served(x, weight.half(), bias, running, training=True)
+    assert not _served(x[:1, :, :1, :1], weight, bias, running, training=True)
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_training_step_on_a_gpu(dtype: torch.dtype) -> None:
+    x, weight, bias, running = inputs(144)
+    x = x.to(dtype).requires_grad_()
+    weight.requires_grad_()
+    bias.requires_grad_()
+    g = randn(*x.shape, seed=9).to(dtype)  # its layout is another one
+    y = ops.batch_norm(x, weight, bias, running, training=True, activation="relu6")
+    found = torch.autograd.grad(y, (x, weight, bias), g)
+    exact = [t.detach().double().cpu().requires_grad_() for t in (x, weight, bias)]
+    z = functional.batch_norm(exact[0], None, None, *exact[1:], True)
+    expected = torch.autograd.grad(functional.relu6(z), exact, g.double().cpu())
+    for ours, truth in zip((y, *found), (functional.relu6(z), *expected), strict=True):
+        assert relative_error(ours.cpu(), truth) <= (1.5e-2 if dtype == torch.bfloat16 else 2e-6)
