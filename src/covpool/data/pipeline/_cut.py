@@ -1,7 +1,8 @@
-"""Crop regions of many images of different sizes and resize them to one, as two small matrix products on the device.
+"""Crop regions of many images of different sizes and resize them to one, on the device.
 
 PIL resizes with a filter (a triangle or a cubic) that widens as the image shrinks. Along one side this is a linear map
-with one row of weights per output pixel; cropping and flipping only select its rows. So each color is x = W_y P W_x^T.
+with one row of weights per output pixel; cropping and flipping only select its rows. So each color is x = W_y P W_x^T:
+two matrix products, or one kernel on a GPU that runs it.
 """
 
 from typing import Literal
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from covpool.data.pipeline._boxes import Boxes
+from covpool.kernels import cut_regions, largest_tile
 
 STEP = 32  # pixels; the common size of images is rounded up to a multiple of it, so that few shapes occur
 
@@ -25,6 +27,22 @@ def cut(
     interpolation: Literal["bilinear", "bicubic"] = "bilinear",
 ) -> Tensor:  # (b, 3, size, size), float32 in [0, 255]
     """Crop and resize the regions to one size as PIL does, without its rounding to whole numbers."""
+    if largest_tile(pixels.device) and pixels.is_cuda:
+        return cut_regions(pixels, starts, sizes, boxes, size=size, cubic=interpolation == "bicubic")
+    return cut_by_products(pixels, starts, sizes, boxes, size=size, extent=extent, interpolation=interpolation)
+
+
+def cut_by_products(
+    pixels: Tensor,
+    starts: Tensor,
+    sizes: Tensor,
+    boxes: Boxes,
+    *,
+    size: int,
+    extent: tuple[int, int],
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear",
+) -> Tensor:
+    """`cut` by torch's operations."""
     height, width = rounded(extent[0]), rounded(extent[1])
     h, w = sizes.unbind(1)
     with torch.autocast(pixels.device.type, enabled=False):

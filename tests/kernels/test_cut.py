@@ -1,0 +1,41 @@
+"""covpool.kernels.cut: the regions that matrix products give, which are compared with PIL."""
+
+import pytest
+import torch
+
+from covpool.data.pipeline._boxes import Boxes
+from covpool.data.pipeline._cut import cut_by_products
+from covpool.kernels import cut
+from data.pipeline.test_cut import SIZES, packed, regions
+from kernels.oracles import DEVICE
+
+REGIONS = [(3.0, 5.0, 30.0, 40.0), (-3.5, 2.25, 64.0, 40.0), (32.0, 30.0, 1.0, 1.0), (2.0, 60.0, 18.0, 29.0)]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "ROWS", 4)
+    monkeypatch.setattr(cut, "COLUMNS", 16)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("flipped", "whole"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("size", [7, 17, 48])
+def test_regions_equal_those_by_matrix_products(interpolation: str, flipped: bool, whole: bool, size: int) -> None:
+    _, *images = packed()
+    boxes = regions(REGIONS, flipped=flipped, whole=whole)
+    expected = cut_by_products(*images, boxes, size=size, extent=(64, 90), interpolation=interpolation)  # type: ignore[arg-type]
+    found = cut.cut_regions(
+        *(t.to(DEVICE) for t in images),
+        tuple(t.to(DEVICE) for t in boxes),
+        size=size,
+        cubic=interpolation == "bicubic",
+    )
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=5e-3)  # of 255; centers are rounded to float32
+
+
+def test_no_regions() -> None:
+    _, pixels, starts, sizes = (t if isinstance(t, list) else t.to(DEVICE) for t in packed())
+    none = Boxes(*(t[:0].to(DEVICE) for t in regions(REGIONS)))
+    assert cut.cut_regions(pixels, starts[:0], sizes[:0], none, size=8, cubic=False).shape == (0, 3, 8, 8)
+    assert len(SIZES) == len(REGIONS)
