@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covpool.kernels import plan
 from covpool.kernels.plan import Planned, launch_kernel
-from kernels.oracles import DEVICE, randn
+from kernels.oracles import randn
 
 
 @triton.jit
@@ -83,40 +83,3 @@ def test_a_view_of_an_input_is_refused() -> None:
     with pytest.raises(AssertionError, match="as they are"):
         planned((randn(4),))
     assert plan._recording.launches is None
-
-
-@pytest.mark.parametrize("direct", [True, False])
-def test_a_compiled_kernel_gets_addresses_constants_and_the_stream(
-    direct: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "DIRECT", direct)
-    started: list[Any] = []
-
-    class Compiled:
-        function, packed_metadata = "function", "metadata"
-
-        def run(self, *args: Any) -> None:
-            started.append((args[:3], args[3], args[9:]))
-
-        def __getitem__(self, grid: tuple[int, ...]) -> Any:
-            return lambda *args, stream: started.append((grid, stream, args))
-
-    class Kernel:
-        arg_names = ("x", "inner", "amount", "SIZE")
-
-        def __getitem__(self, grid: tuple[int, ...]) -> Any:
-            return lambda *_, **__: Compiled()
-
-    def function(x: Tensor) -> tuple[Tensor, ...]:
-        inner, out = x.new_empty(5), x.new_empty(x.shape)
-        launch_kernel(Kernel(), (2, 3), x, inner, 7, SIZE=16, num_warps=4)
-        launch_kernel(Kernel(), (4,), inner, out, 8, SIZE=16)
-        return (out,)
-
-    planned = Planned(function)
-    planned((randn(4),))
-    x = randn(4)
-    (out,) = planned((x,))
-    (first, stream, one), (second, _, two) = started
-    assert (first, second) == ((2, 3, 1), (4, 1, 1)) and stream is (None if DEVICE == "cpu" else stream)
-    assert one == (x.data_ptr(), two[0], 7, 16) and two[1:] == (out.data_ptr(), 8, 16)

@@ -11,31 +11,16 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.runtime import driver
 
+from covpool.kernels.restart import STREAM, StartedLaunch, call_again
 from covpool.kernels.workspace import Workspace, has_address
 
 MOST_PLANS = 256  # of one function; the oldest is dropped
-# Releases of Triton whose launcher takes these arguments. In others the compiled kernel's own method is called, which
-# takes 3 microseconds longer.
-DIRECT = (3, 4) <= tuple(int(part) for part in triton.__version__.split(".")[:2]) <= (3, 9)
-
-STREAM = object()  # stands for the stream among the arguments of a launch
 
 # Private to torch. The public function first finds out, in Python, whether CUDA is initialized.
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
-
-
-class StartedLaunch(NamedTuple):
-    """A launch as it was made. `compiled` is None where Triton interprets the kernel."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    args: tuple[Any, ...]
-    constants: dict[str, Any]
-    compiled: Any
 
 
 class Place(NamedTuple):
@@ -149,7 +134,7 @@ class Plan:
                 return Place(sources[id(t)], 0, t.dtype)
             return Place(len(known), workspace.offset(t), t.dtype)
 
-        calls = [_call(started) for started in launches]
+        calls = [call_again(started) for started in launches]
         places = dict.fromkeys(place(value) for _, args in calls for value in args if has_address(value))
         indices = {one: 1 + i for i, one in enumerate(places)}
         self.places, self.same = list(places), list[Any]()
@@ -192,18 +177,3 @@ class Plan:
             tensors[source] if source in known else workspace[offset:].view(dtype)
             for source, offset, dtype in self.places
         ]
-
-
-def _call(started: StartedLaunch) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """A function that starts a kernel, and all of its arguments, with `STREAM` for the stream."""
-    _, grid, args, constants, compiled = started
-    if compiled is None:
-        again = started.kernel[grid]
-        return lambda stream, *args: again(*args, **constants), (STREAM, *args)
-    args += tuple(constants[name] for name in started.kernel.arg_names[len(args) :])
-    grid = (*grid, 1, 1)[:3]
-    if not DIRECT:
-        start = compiled[grid]
-        return lambda stream, *args: start(*args, stream=stream), (STREAM, *args)
-    run = compiled.run  # loads the kernel, so it comes first
-    return run, (*grid, STREAM, compiled.function, compiled.packed_metadata, None, None, None, *args)
