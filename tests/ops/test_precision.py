@@ -37,6 +37,22 @@ def test_products_outside_autocast_keep_their_dtype() -> None:
         assert (x @ x).dtype == torch.bfloat16
 
 
+def test_a_graph_exported_outside_autocast_leaves_it_where_it_runs() -> None:
+    x = torch.randn(2, 3, 3)
+
+    class Products(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            with outside_autocast(x):
+                ours = x @ x
+            return ours, x @ x
+
+    program = torch.export.export(Products(), (x,)).module()
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, other = program(x)
+    assert (ours.dtype, other.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(ours, x @ x)
+
+
 def test_outside_autocast_takes_shapes_only_tensors() -> None:
     x = torch.ones(2, 2, device="meta")
     with outside_autocast(x):

@@ -24,10 +24,16 @@ def test_maps_become_rows_of_positions_without_a_copy(memory_format: torch.memor
     assert pool.x[0].data_ptr() == x.data_ptr()
 
 
-def test_tokens_are_taken_without_a_copy() -> None:
+def test_tokens_are_taken_as_they_are() -> None:
     x, pool = torch.randn(2, 7, 5), Seen(5)
     pool(x)
-    assert pool.x[0].shape == (2, 7, 5) and pool.x[0].data_ptr() == x.data_ptr()
+    assert pool.x[0] is x
+
+
+def test_maps_with_channels_last_become_rows_of_positions_without_a_copy() -> None:
+    x, pool = torch.randn(2, 3, 4, 5), Seen(5, layout="channels_last")
+    pool(x)
+    assert pool.x[0].shape == (2, 12, 5) and pool.x[0].data_ptr() == x.data_ptr()
 
 
 def test_the_method_sees_flat_positions_and_at_least_float32() -> None:

@@ -1,5 +1,7 @@
 """The covariance of features on the GPU, forward and backward, as raw operations without autograd."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -64,6 +66,11 @@ def forward_eager(
     """
     out, mean, squares = _planned_forward((x, None if w is None else w.contiguous()), centered, full, precision)
     return out, mean, squares
+
+
+def value_eager(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
+    """The covariance alone, where no backward pass follows."""
+    return _planned_forward((x, None if w is None else w.contiguous()), *options, outputs=1)[0]
 
 
 def backward_eager(

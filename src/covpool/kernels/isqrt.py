@@ -3,6 +3,8 @@
 The kernels cover everything from the features to the triangle of the result. `covpool.ops` wraps them in Functions.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -129,6 +131,11 @@ def forward_eager(
     tensors = (x, None if w is None else w.contiguous())
     out, a, mean, squares = _planned_forward(tensors, form, iterations, postcomp, precision)
     return out, a, mean, squares
+
+
+def value_eager(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
+    """The triangle alone, where no backward pass follows."""
+    return _planned_forward((x, None if w is None else w.contiguous()), *options, outputs=1)[0]
 
 
 def backward_eager(

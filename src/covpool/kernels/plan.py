@@ -6,54 +6,36 @@ intermediate tensor. Further calls allocate the outputs and the workspace, and r
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.runtime import driver
 
-ALIGNMENT = 256  # bytes; Triton compiles kernels for addresses that are multiples of 16
+from covpool.kernels.restart import STREAM, StartedLaunch, call_again
+from covpool.kernels.workspace import Workspace, has_address
+
 MOST_PLANS = 256  # of one function; the oldest is dropped
-# Releases of Triton whose launcher takes these arguments. In others the compiled kernel's own method is called, which
-# takes 3 microseconds longer.
-DIRECT = (3, 4) <= tuple(int(part) for part in triton.__version__.split(".")[:2]) <= (3, 9)
+
+# Private to torch. The public function first finds out, in Python, whether CUDA is initialized.
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
-class StartedLaunch(NamedTuple):
-    """A launch as it was made. `compiled` is None where Triton interprets the kernel."""
+class Place(NamedTuple):
+    """Memory that differs from call to call: `offset` bytes into one of the tensors of the call."""
 
-    kernel: Any
-    grid: tuple[int, ...]
-    args: tuple[Any, ...]
-    constants: dict[str, Any]
-    compiled: Any
-
-
-class Address(NamedTuple):
-    """An argument that differs from call to call: `offset` bytes into one of the tensors of the call."""
-
-    position: int
     source: int  # inputs first, then outputs, then the workspace
     offset: int
     dtype: torch.dtype
 
 
 class Launch(NamedTuple):
-    """A launch to be repeated: its arguments, for a compiled kernel with its constants, and those to be filled in."""
+    """A launch to be repeated: a function, and what picks its arguments from the values of a call."""
 
-    started: StartedLaunch
-    args: list[Any]
-    addresses: tuple[Address, ...]
-
-
-class Block(NamedTuple):
-    """Memory that is needed from one launch to another, both included."""
-
-    first: int
-    last: int
-    size: int
+    start: Callable[..., object]
+    pick: Callable[[list[Any]], tuple[Any, ...]]
 
 
 class _Recording(threading.local):
@@ -82,20 +64,41 @@ class Planned:
         self.function = function
         self.plans: dict[Any, Plan] = {}
 
-    def __call__(self, tensors: tuple[Tensor | None, ...], *options: Any) -> tuple[Tensor, ...]:
+    def __call__(
+        self, tensors: tuple[Tensor | None, ...], *options: Any, outputs: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """Call the function.
+
+        Args:
+            tensors: Its tensors.
+            options: Its options.
+            outputs: Number of results that are needed; by default all. The others take room in the workspace only.
+        """
         like = tensors[0]
         assert like is not None
-        if like.is_cuda and like.device.index != torch.cuda.current_device():
+        if like.is_cuda and like.get_device() != _current_device():
             with torch.cuda.device(like.device):
-                return self(tensors, *options)
-        key = (options, *[None if t is None else _layout(t) for t in tensors])
+                return self(tensors, *options, outputs=outputs)
+        # Besides the options, all that Triton's choice of a compiled kernel and our own choices may depend on.
+        kind: list[Any] = [options, outputs]
+        addresses = []
+        for t in tensors:
+            if t is None:
+                kind.append(None)
+                addresses.append(0)
+            else:
+                address = t.data_ptr()
+                kind += (t.dtype, t.device, t.shape, t.stride(), address % 16)
+                addresses.append(address)
+        key = tuple(kind)
         plan = self.plans.get(key)
-        return self._record(key, tensors, options) if plan is None else plan.repeat(tensors)
+        return self._record(key, tensors) if plan is None else plan.repeat(tensors, addresses)
 
-    def _record(self, key: Any, tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    def _record(self, key: tuple[Any, ...], tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+        options, needed = key[:2]
         outer, _recording.launches = _recording.launches, []
         try:
-            outputs = self.function(*tensors, *options)
+            outputs = self.function(*tensors, *options)[:needed]
             if all(t.numel() for t in outputs):
                 if len(self.plans) >= MOST_PLANS:
                     self.plans.pop(next(iter(self.plans)), None)
@@ -105,120 +108,72 @@ class Planned:
         return outputs
 
 
-def _layout(t: Tensor) -> tuple[Any, ...]:
-    """All that Triton's choice of a compiled kernel and our own choices may depend on."""
-    return t.dtype, t.device, t.shape, t.stride(), t.data_ptr() % 16
-
-
 class Plan:
-    """The launches of one call, to be repeated with other tensors of the same layout."""
+    """The launches of one call, to be repeated with other tensors of the same layout.
+
+    The values of a call are the stream, the address of every place, and the arguments that are always the same. Each
+    launch picks its arguments from them.
+    """
 
     def __init__(
         self, launches: list[StartedLaunch], inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor, ...]
     ) -> None:
+        like = inputs[0]
+        assert like is not None
         self.outputs = [(t.shape, t.stride(), t.dtype) for t in outputs]
-        sources = {id(t): i for i, t in enumerate((*inputs, *outputs)) if t is not None}
-        known = {_memory(t) for t in (*inputs, *outputs) if t is not None}
-        blocks: dict[int, Block] = {}
-        for index, started in enumerate(launches):
-            for t in started.args:
-                if not isinstance(t, Tensor) or not t.numel() or id(t) in sources:
-                    continue
-                memory = _memory(t)
-                assert memory not in known, "a planned function passes its inputs and outputs to kernels as they are"
-                first = blocks[memory].first if memory in blocks else index
-                blocks[memory] = Block(first, index, t.untyped_storage().nbytes())
-        places = arrange(list(blocks.values()))
-        offsets = dict(zip(blocks, places, strict=True))
-        ends = [place + block.size for place, block in zip(places, blocks.values(), strict=True)]
-        self.bytes = -(-max(ends, default=0) // ALIGNMENT) * ALIGNMENT
-        workspace = len(inputs) + len(outputs)
-        self.launches = [_prepared(started, sources, offsets, workspace) for started in launches]
-        self.starters: list[Callable[..., None] | None] = []  # made when the plan is first used
+        self.device = like.get_device()
+        self.stream_of = driver.active.get_current_stream if like.is_cuda else None
+        self.interpreted = any(started.compiled is None for started in launches)
+        known = (*inputs, *outputs)
+        workspace = Workspace([started.args for started in launches], known)
+        self.bytes = workspace.bytes
+        sources = {id(t): i for i, t in enumerate(known) if t is not None}
 
-    def repeat(self, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+        def place(t: Tensor) -> Place:
+            if id(t) in sources:
+                return Place(sources[id(t)], 0, t.dtype)
+            return Place(len(known), workspace.offset(t), t.dtype)
+
+        calls = [call_again(started) for started in launches]
+        places = dict.fromkeys(place(value) for _, args in calls for value in args if has_address(value))
+        indices = {one: 1 + i for i, one in enumerate(places)}
+        self.places, self.same = list(places), list[Any]()
+
+        def index(value: Any) -> int:
+            if value is STREAM:
+                return 0
+            if has_address(value):
+                return indices[place(value)]
+            self.same.append(value)
+            return len(indices) + len(self.same)
+
+        self.launches = [Launch(start, itemgetter(*map(index, args))) for start, args in calls]
+
+    def repeat(self, tensors: tuple[Tensor | None, ...], addresses: list[int]) -> tuple[Tensor, ...]:
+        """Start the launches.
+
+        Args:
+            tensors: Inputs.
+            addresses: Their addresses, 0 for None.
+        """
         like = tensors[0]
         assert like is not None
-        outputs = tuple(like.new_empty_strided(size, stride, dtype=dtype) for size, stride, dtype in self.outputs)
+        outputs = tuple([like.new_empty_strided(size, stride, dtype=dtype) for size, stride, dtype in self.outputs])
         workspace = like.new_empty(self.bytes, dtype=torch.uint8)
-        sources = (*tensors, *outputs, workspace)
-        bases = [0 if t is None else t.data_ptr() for t in sources]
-        stream = driver.active.get_current_stream(like.device.index) if like.is_cuda else None
-        self.starters = self.starters or [_starter(launch.started) for launch in self.launches]
-        for launch, starter in zip(self.launches, self.starters, strict=True):
-            if starter is None:
-                _start_by_triton(launch, sources)
-                continue
-            args = launch.args.copy()
-            for position, source, offset, _ in launch.addresses:
-                args[position] = bases[source] + offset
-            starter(*args, stream=stream)
+        stream = None if self.stream_of is None else self.stream_of(self.device)
+        if self.interpreted:
+            values = [stream, *self._views((*tensors, *outputs), workspace), *self.same]
+        else:
+            bases = [*addresses, *[t.data_ptr() for t in outputs], workspace.data_ptr()]
+            values = [stream, *[bases[source] + offset for source, offset, _ in self.places], *self.same]
+        for start, pick in self.launches:
+            start(*pick(values))
         return outputs
 
-
-def arrange(blocks: Sequence[Block]) -> list[int]:
-    """Offsets of blocks in one workspace. Blocks that are needed at different times may share memory.
-
-    >>> arrange([Block(0, 1, 256), Block(1, 2, 1024), Block(2, 2, 256)])
-    [1024, 0, 1024]
-    """
-    offsets = [0] * len(blocks)
-    placed: list[int] = []
-    for i in sorted(range(len(blocks)), key=lambda i: -blocks[i].size):
-        block = blocks[i]
-        for j in sorted(placed, key=lambda j: offsets[j]):
-            other = blocks[j]
-            if block.first <= other.last and other.first <= block.last and offsets[j] < offsets[i] + block.size:
-                offsets[i] = max(offsets[i], -(-(offsets[j] + other.size) // ALIGNMENT) * ALIGNMENT)
-        placed.append(i)
-    return offsets
-
-
-def _memory(t: Tensor) -> int:
-    """The address of a tensor's storage."""
-    return t.untyped_storage().data_ptr()
-
-
-def _prepared(started: StartedLaunch, sources: dict[int, int], offsets: dict[int, int], workspace: int) -> Launch:
-    args, addresses = list(started.args), []
-    for position, value in enumerate(started.args):
-        if isinstance(value, Tensor) and value.numel():  # an empty tensor has no address
-            args[position], memory = None, _memory(value)
-            place = (
-                (sources[id(value)], 0)
-                if id(value) in sources
-                else (workspace, offsets[memory] + value.data_ptr() - memory)
-            )
-            addresses.append(Address(position, *place, value.dtype))
-    started = started._replace(args=tuple(args))
-    if started.compiled is not None:
-        args += [started.constants[name] for name in started.kernel.arg_names[len(args) :]]
-    return Launch(started, args, tuple(addresses))
-
-
-def _starter(started: StartedLaunch) -> Callable[..., None] | None:
-    """A function that starts a compiled kernel on a stream, given all of its arguments."""
-    if started.compiled is None:
-        return None
-    grid = (*started.grid, 1, 1)[:3]
-    if not DIRECT:
-        start: Callable[..., None] = started.compiled[grid]
-        return start
-    run = started.compiled.run  # loads the kernel, so it comes first
-    rest = (started.compiled.function, started.compiled.packed_metadata, None, None, None)
-
-    def start_directly(*args: Any, stream: int) -> None:
-        run(*grid, stream, *rest, *args)
-
-    return start_directly
-
-
-def _start_by_triton(launch: Launch, sources: tuple[Tensor | None, ...]) -> None:
-    """Launch as the first time, with views of the workspace as arguments."""
-    args = list(launch.started.args)
-    for position, source, offset, dtype in launch.addresses:
-        t = sources[source]
-        assert t is not None
-        is_workspace = source == len(sources) - 1
-        args[position] = t[offset:].view(dtype) if is_workspace else t
-    launch.started.kernel[launch.started.grid](*args, **launch.started.constants)
+    def _views(self, tensors: tuple[Tensor | None, ...], workspace: Tensor) -> list[Tensor | None]:
+        """Tensors in place of addresses, which the interpreter takes."""
+        known = range(len(tensors))
+        return [
+            tensors[source] if source in known else workspace[offset:].view(dtype)
+            for source, offset, dtype in self.places
+        ]

@@ -43,9 +43,13 @@ def tiling(order: int, parts: int, room: int = LARGE_SHARED_MEMORY) -> Tiling:
     inner = 64 // parts
     if room < LARGE_SHARED_MEMORY:
         return Tiling(64, inner, 4, 2, 64, 4)
-    if order <= 64:
-        return Tiling(64, inner, 4, 3, 128, 8)
-    return Tiling(128, inner, 8, 3, 128, 8)
+    tile = tile_of(order)
+    return Tiling(tile, inner, tile // 16, 3, 128, 8)
+
+
+def tile_of(order: int) -> int:
+    """Order of the tiles of a matrix, with enough shared memory."""
+    return 64 if order <= 64 else 128
 
 
 def triangle_tiles(size: int, tile: int) -> int:

@@ -7,10 +7,12 @@ one is the context. In forward mode inside forward mode torch loses the outer ta
 """
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from covpool._errors import UnsupportedError
 
@@ -19,6 +21,7 @@ _transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: Tru
 _tracing = getattr(torch._C, "_get_tracing_state", lambda: True)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _NOT_DEFINED = staticmethod(torch.autograd.Function.setup_context)
+_ORDINARY = frozenset((Tensor, nn.Parameter, NoneType))
 
 
 def is_eager(*tensors: Tensor | None) -> bool:
@@ -28,14 +31,14 @@ def is_eager(*tensors: Tensor | None) -> bool:
     """
     if torch.compiler.is_compiling() or _tracing() or _transformed() or _dispatch_modes():
         return False
-    return all(t is None or type(t) is Tensor or type(t) is nn.Parameter for t in tensors)
+    return _ORDINARY.issuperset(map(type, tensors))
 
 
-def run_forward(kernels: Any, x: Tensor, w: Tensor | None, *options: Any) -> tuple[Tensor, ...]:
-    """The output of the forward kernels in a module of `covpool.kernels`, for features and weights."""
-    if is_eager(x, w):
-        return kernels.forward_eager(x, w, *options)
-    return kernels.forward(x.detach(), None if w is None else w.detach(), *options)
+def needs_derivative(x: Tensor, w: Tensor | None) -> bool:
+    """Whether a derivative of a function of these ordinary tensors may be asked for, in reverse or in forward mode."""
+    if torch.is_grad_enabled() and (x.requires_grad or (w is not None and w.requires_grad)):
+        return True
+    return getattr(forward_ad, "_current_level", 0) >= 0  # private to torch; -1 outside forward mode
 
 
 class Differentiable(torch.autograd.Function):
@@ -80,6 +83,30 @@ class Differentiable(torch.autograd.Function):
         tensors = [value for value in inputs if value is None or isinstance(value, Tensor)]
         ctx.options = inputs[len(tensors) :]
         keep(ctx, *tensors)
+
+
+class OfKernels(Differentiable):
+    """A Function of features x and weights w that is given what the forward kernels return for them.
+
+    That is its value, and the tensors that are saved for the backward pass. `forward` takes x, w, these tensors one by
+    one, and the options; in plain eager mode they come as one tuple, because torch examines every argument.
+    """
+
+    @classmethod
+    def by(cls, kernels: Any, x: Tensor, w: Tensor | None, *options: Any) -> Any:
+        """The value by a module of `covpool.kernels`."""
+        if not is_eager(x, w):
+            given = kernels.forward(x.detach(), None if w is None else w.detach(), *options)
+            return (cls if torch.compiler.is_compiling() else cls.with_jvp).apply(x, w, *given, *options)
+        if needs_derivative(x, w):
+            return cls.eager.apply(x, w, kernels.forward_eager(x, w, *options), *options)
+        return kernels.value_eager(x, w, *options)
+
+    @classmethod
+    def _forward_with_context(cls, ctx: Any, *inputs: Any) -> Any:
+        x, w, (value, *saved), *ctx.options = inputs
+        keep(ctx, x, w, *saved)
+        return value
 
 
 def _refusing_nested_forward_mode(tangent: Callable[..., Any]) -> Any:

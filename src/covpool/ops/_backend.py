@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool._errors import CovpoolError
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
 from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
-from covpool.kernels.shape import LARGEST_BATCH, padded, tiling
+from covpool.kernels.shape import LARGEST_BATCH, padded, tile_of
 
 Backend = Literal["torch", "triton"]
 
@@ -48,7 +48,7 @@ def choose_backend(asked: Backend | Literal["auto"], device_type: str, served: b
 
 def kernel_form(n: int, c: int) -> Literal["primal", "dual"]:
     """The cheaper form, counted in whole tiles: dual where the n x n matrix has fewer."""
-    return "dual" if padded(n, tiling(n, 1).tile) < padded(c, tiling(c, 1).tile) else "primal"
+    return "dual" if padded(n, tile_of(n)) < padded(c, tile_of(c)) else "primal"
 
 
 def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
@@ -58,7 +58,8 @@ def matmul_precision(like: Tensor, asked: Precision | None) -> Precision:
     """
     if asked is not None:
         return asked
-    inside = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
+    kind = like.device.type
+    inside = kind != "meta" and torch.is_autocast_enabled(kind)
     return "tf32" if inside or tf32_allowed() else "float32"
 
 

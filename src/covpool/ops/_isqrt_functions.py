@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops._autograd import Differentiable, is_eager, keep
+from covpool.ops._autograd import Differentiable, OfKernels, is_eager, keep
 from covpool.ops._isqrt_forms import (
     GramForm,
     adjoint,
@@ -99,8 +99,8 @@ class ByEigenvalues(Differentiable):
         return tangent(x, w, dx, smaller(*x.shape[-2:]), *ctx.options)
 
 
-class ByKernels(Differentiable):
-    """The triangle of the result, given the output of the forward kernels. x, A and the moments are saved.
+class ByKernels(OfKernels):
+    """The triangle of the result. x, A and the moments are saved.
 
     Second derivatives and the tangent go through torch's operations instead.
     """

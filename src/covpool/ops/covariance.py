@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import Differentiable, is_eager, keep, run_forward
+from covpool.ops._autograd import OfKernels, is_eager, keep
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops.elementary import symmetrize
 from covpool.ops.positions import center, keep_positions
@@ -16,8 +16,8 @@ from covpool.ops.precision import full_precision, outside_autocast, product
 from covpool.ops.vech import from_triangle, vech
 
 
-class _ByKernels(Differentiable):
-    """The covariance or its triangle, given the output of the forward kernels.
+class _ByKernels(OfKernels):
+    """The covariance or its triangle.
 
     Second derivatives, the tangent and the derivative in the weights go through torch's operations.
     """
@@ -114,12 +114,13 @@ def covariance(
         z = symmetrize(product(xc.mT, _weighted(xc, w)))
         return vech(z) if vectorize else z
     lead = x.shape[:-2]
-    x, w = x.reshape(-1, n, c), None if w is None else w.reshape(-1, n)
+    if len(lead) != 1:  # a view takes as long as a launch, forward and backward
+        x, w = x.reshape(-1, n, c), None if w is None else w.reshape(-1, n)
     z = _by_kernels(x, w, centered, not vectorize, matmul_precision(x, precision))
-    return z.reshape(*lead, *z.shape[1:])
+    return z if len(lead) == 1 else z.reshape(*lead, *z.shape[1:])
 
 
 def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     from covpool.kernels import covariance as kernels  # at first use: `import covpool` must not import triton
 
-    return _ByKernels.call(x, w, *run_forward(kernels, x, w, *options), *options)
+    return _ByKernels.by(kernels, x, w, *options)

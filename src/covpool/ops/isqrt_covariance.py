@@ -8,7 +8,6 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import run_forward
 from covpool.ops._backend import Backend, choose_backend, exporting, kernel_form, kernels_serve, matmul_precision
 from covpool.ops._isqrt_forms import decompose, normalized, scaled, smaller
 from covpool.ops._isqrt_functions import ByEigenvalues, ByKernels, ByPolynomial
@@ -87,8 +86,8 @@ def isqrt_covariance(
     if weights is not None and weights.requires_grad and form in ("dual", "spectral"):
         raise CovpoolError(f"`form` must be 'primal' or 'auto' for weights that require grad; got {form!r}")
     product_precision = matmul_precision(x, precision)  # depends on autocast, so it comes before leaving it
-    with outside_autocast(x):
-        if _is_plain(weights, form):
+    if _is_plain(weights, form):
+        with outside_autocast(x):
             sigma = covariance(x, mask=mask, weights=weights)
             z = sqrtm_newton_schulz(
                 sigma,
@@ -98,36 +97,42 @@ def isqrt_covariance(
                 backend=backend,
                 precision=product_precision,
             )
-            return vech(z) if vectorize else z
-        n, c = x.shape[-2:]
-        order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
-        served = order is not None and kernels_serve(x, order, iterations, prenorm)
-        chosen_backend = choose_backend(backend, x.device.type, served)
-        chosen = choose_isqrt_form(n, c, iterations, x.device.type, chosen_backend) if form == "auto" else form
-        check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
-        if chosen_backend == "torch":
-            x = at_least_float32(x)
-        x, w = keep_positions(x, mask, weights, torch.promote_types(x.dtype, torch.float32))
-        lead = x.shape[:-2]
-        x = x.reshape(-1, n, c)
-        w = None if w is None else w.reshape(-1, n)
-        if chosen_backend == "triton":
-            z = _by_kernels(x, w, chosen, iterations, postcomp, product_precision)
-            return z.reshape(*lead, c * (c + 1) // 2) if vectorize else from_triangle(z, c).reshape(*lead, c, c)
-        if chosen == "spectral":
-            k, t = normalized(scaled(x.detach(), None if w is None else w.detach()), prenorm)
-            z = ByEigenvalues.call(x, w, *decompose(k), t, iterations, prenorm, postcomp)
-        else:
-            z = ByPolynomial.call(x, w, chosen, iterations, prenorm, postcomp)
-        z = z.reshape(*lead, c, c)
         return vech(z) if vectorize else z
+    n, c = x.shape[-2:]
+    order = {"auto": min(n, c), "primal": c, "dual": n}.get(form)
+    served = order is not None and kernels_serve(x, order, iterations, prenorm)
+    chosen_backend = choose_backend(backend, x.device.type, served)
+    chosen = choose_isqrt_form(n, c, iterations, x.device.type, chosen_backend) if form == "auto" else form
+    check_iteration(iterations, prenorm, torch.float64 if chosen == "spectral" else x.dtype)
+    if chosen_backend == "torch":
+        x = at_least_float32(x)
+    x, w = keep_positions(x, mask, weights, torch.promote_types(x.dtype, torch.float32))
+    lead = x.shape[:-2]
+    if len(lead) != 1:  # a view that changes nothing takes as long as a launch, and again in the backward pass
+        x, w = x.reshape(-1, n, c), None if w is None else w.reshape(-1, n)
+    if chosen_backend == "triton":
+        z = _by_kernels(x, w, chosen, iterations, postcomp, product_precision)
+        z = z if vectorize else from_triangle(z, c)
+    else:
+        with outside_autocast(x):
+            z = _by_torch(x, w, chosen, iterations, prenorm, postcomp)
+        z = vech(z) if vectorize else z
+    return z if len(lead) == 1 else z.reshape(*lead, *z.shape[1:])
+
+
+def _by_torch(x: Tensor, w: Tensor | None, form: IsqrtForm, *options: Any) -> Tensor:
+    """The matrix by torch's operations."""
+    if form == "spectral":
+        k, t = normalized(scaled(x.detach(), None if w is None else w.detach()), options[1])
+        return ByEigenvalues.call(x, w, *decompose(k), t, *options)
+    return ByPolynomial.call(x, w, form, *options)
 
 
 def _by_kernels(x: Tensor, w: Tensor | None, *options: Any) -> Tensor:
     """The triangle by the kernels, which accept half-precision features."""
     from covpool.kernels import isqrt  # at first use: `import covpool` must not import triton
 
-    return ByKernels.call(x, w, *run_forward(isqrt, x, w, *options), *options)
+    return ByKernels.by(isqrt, x, w, *options)
 
 
 def _is_plain(weights: Tensor | None, form: str) -> bool:

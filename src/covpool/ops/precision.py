@@ -21,15 +21,22 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def outside_autocast(like: Tensor) -> AbstractContextManager[Any]:
-    """A context in which matrix products keep the dtype of their operands."""
-    if like.device.type == "meta":  # has only shapes, and autocast does not support it
-        return nullcontext()
-    return torch.autocast(like.device.type, enabled=False)
+    """A context in which matrix products keep the dtype of their operands.
+
+    A compiled or exported graph leaves autocast in any case, because it may run inside autocast later.
+    """
+    if in_autocast(like) or (torch.compiler.is_compiling() and like.device.type != "meta"):
+        return torch.autocast(like.device.type, enabled=False)
+    return nullcontext()
 
 
 def in_autocast(like: Tensor) -> bool:
-    """Whether autocast chooses the dtype of matrix products on the device of a tensor."""
-    return like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
+    """Whether autocast chooses the dtype of matrix products on the device of a tensor.
+
+    Autocast does not support meta tensors, which have only shapes.
+    """
+    kind = like.device.type
+    return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
 def full_precision(operation: Callable[Concatenate[Tensor, P], R]) -> Callable[Concatenate[Tensor, P], R]:

@@ -15,10 +15,8 @@ Positions = Tensor | tuple[Tensor, ...] | None  # a mask or weights (b, n), or o
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
-def flatten_positions(name: str, value: Tensor | None, positions: tuple[int, ...]) -> Tensor | None:
+def flatten_positions(name: str, value: Tensor, positions: tuple[int, ...]) -> Tensor:
     """Check a mask or weights and return them as (b, n)."""
-    if value is None:
-        return None
     flat = (positions[0], math.prod(positions[1:]))
     check_positions(name, value, *dict.fromkeys((positions, flat)))
     return value.reshape(flat)

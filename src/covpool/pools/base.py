@@ -119,6 +119,9 @@ class Pool(nn.Module):
         self.pooled_features = self.pooled_size(*self.channels)
         self.normalize = make_normalization(normalize, self.pooled_features)
         self.project = _make_projection(self.pooled_features, project_to, groups)
+        # Looking up modules and calling those that do nothing takes longer than average pooling.
+        self._reduces = any(len(reduction.convolutions) for reduction in reductions)
+        self._finishes = len(self.normalize) > 0 or self.project is not None
         self.out_features = self.pooled_features if project_to is None else project_to
         self._build()
 
@@ -172,7 +175,8 @@ class Pool(nn.Module):
         """
         if weights is not None and not self.handles_weights:
             raise CovpoolError(f"{self._name()} does not support `weights`: leave them out, or use `mask`")
-        return self._finished(self._apply_method(self._pool_kept, features, mask, weights))
+        z = self._apply_method(self._pool_kept, features, mask, weights)
+        return self._finished(z) if self._finishes else z
 
     @torch.no_grad()
     def descriptors(self, features: Tensor, *, mask: Tensor | None = None) -> Tensor:
@@ -240,33 +244,45 @@ class Pool(nn.Module):
         weights: Tensor | None,
     ) -> Tensor:
         """Check and reduce the features, choose the precision, and call `method` on features (b, n, c)."""
-        maps, shapes = self._maps(features)
+        shapes = self._shapes(features)
         kept = self._positions("mask", mask, features, shapes)
         weighted = self._positions("weights", weights, features, shapes)
-        masks = for_each(kept, features)
-        x = tuple(self.reduce[i](x, masks[i]).flatten(2).mT for i, x in enumerate(maps))
+        x = self._rows(features, shapes, kept)
         if self.chooses_precision:
             return method(*x, mask=kept, weights=weighted)
         with outside_autocast(x[0]):
-            return method(*(at_least_float32(f) for f in x), mask=kept, weights=weighted)
+            return method(*map(at_least_float32, x), mask=kept, weights=weighted)
+
+    def _rows(
+        self, features: tuple[Tensor, ...], shapes: list[tuple[int, ...]], kept: Positions
+    ) -> list[Tensor]:  # (b, n, c) each
+        """Return the features after the reduction, one row per position."""
+        if not self._reduces and len(features) == 1:
+            (x,) = features
+            if self._is_channels_first(x):
+                return [x.flatten(2).mT]
+            return [x if x.ndim == 3 else x.flatten(1, -2)]
+        maps, masks = self._maps(features, shapes), for_each(kept, features)
+        return [self.reduce[i](x, masks[i]).flatten(2).mT for i, x in enumerate(maps)]
 
     def masked_maps(self, features: tuple[Tensor, ...], mask: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
         """Return what the reductions get: each feature tensor as a map (b, c, h, w), with its mask (b, h w)."""
-        maps, shapes = self._maps(features)
-        kept = self._positions("mask", mask, features, shapes)
-        return list(zip(maps, for_each(kept, features), strict=True))
+        shapes = self._shapes(features)
+        masks = for_each(self._positions("mask", mask, features, shapes), features)
+        return list(zip(self._maps(features, shapes), masks, strict=True))
 
-    def _maps(self, features: tuple[Tensor, ...]) -> tuple[list[Tensor], list[tuple[int, ...]]]:
-        """Return the features as maps (b, c, h, w), and the shapes (b, *positions) they came in."""
+    def _maps(self, features: tuple[Tensor, ...], shapes: list[tuple[int, ...]]) -> list[Tensor]:
+        """Return the features as maps (b, c, h, w)."""
+        return [self._map(f, shapes[0][1:]) for f in features]
+
+    def _shapes(self, features: tuple[Tensor, ...]) -> list[tuple[int, ...]]:
+        """Check the features, and return the shapes (b, *positions) they came in."""
         if len(features) != len(self._inputs):
             raise CovpoolError(f"{self._name()} takes {len(self._inputs)} feature tensor(s); got {len(features)}")
-        shapes = [self._positions_shape(f, i) for i, f in enumerate(features)]
-        return [self._map(f, shapes[0][1:]) for f in features], shapes
+        return [self._positions_shape(f, c) for f, c in zip(features, self._inputs, strict=True)]
 
     def _finished(self, z: Tensor) -> Tensor:
         """Normalize and project the pooled vectors in float32."""
-        if not len(self.normalize) and self.project is None:
-            return z  # torch.export refuses an empty autocast region
         with outside_autocast(z):
             z = self.normalize(z)
             return z if self.project is None else self.project(z.unsqueeze(-1)).squeeze(-1)
@@ -275,8 +291,10 @@ class Pool(nn.Module):
         self, name: str, value: Tensor | None, features: tuple[Tensor, ...], shapes: list[tuple[int, ...]]
     ) -> Positions:
         """Return a mask or weights as (b, n); one for each feature tensor if they keep their own grids."""
+        if value is None:
+            return None
         flat = flatten_positions(name, value, shapes[0])
-        if flat is None or not self.own_positions:
+        if not self.own_positions:
             return flat
         return tuple(
             resize_positions(flat, shapes[0][1:], shape[1:], tokens=self._is_tokens(f))
@@ -302,17 +320,16 @@ class Pool(nn.Module):
     def _is_channels_first(self, feature: Tensor) -> bool:
         return self.layout == "channels_first" or (self.layout == "auto" and feature.ndim > 3)
 
-    def _positions_shape(self, feature: Tensor, i: int) -> tuple[int, ...]:
-        """Check the shape of feature i and return (b, *positions)."""
+    def _positions_shape(self, feature: Tensor, channels: int) -> tuple[int, ...]:
+        """Check the shape of a feature tensor and return (b, *positions)."""
         check_floating("features", feature)
-        expected, axis = self._inputs[i], 1 if self._is_channels_first(feature) else -1
+        shape, channels_first = tuple(feature.shape), self._is_channels_first(feature)
         allowed = (3,) if self.layout == "tokens" else (3, 4, 5)
-        if feature.ndim not in allowed or feature.shape[axis] != expected:
-            raise CovpoolError(f"{self._name()} expects {self._expected(expected)}; got {tuple(feature.shape)}")
-        if feature.shape[0] and 0 in feature.shape:
-            raise CovpoolError(f"{self._name()} needs at least one position; got {tuple(feature.shape)}")
-        shape = tuple(feature.shape)
-        return (shape[0], *shape[2:]) if axis == 1 else shape[:-1]
+        if len(shape) not in allowed or shape[1 if channels_first else -1] != channels:
+            raise CovpoolError(f"{self._name()} expects {self._expected(channels)}; got {shape}")
+        if shape[0] and 0 in shape:
+            raise CovpoolError(f"{self._name()} needs at least one position; got {shape}")
+        return (shape[0], *shape[2:]) if channels_first else shape[:-1]
 
     def _expected(self, channels: int) -> str:
         maps = f"maps (b, {channels}, h, w) or (b, {channels}, t, h, w)"

@@ -1,0 +1,53 @@
+"""The operations by kernels in plain eager mode: what they save, and how their derivatives are found."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from covpool import ops
+from covpool.kernels import covariance, isqrt
+from kernels.oracles import randn
+
+
+@pytest.mark.parametrize("operation", [ops.covariance, ops.isqrt_covariance])
+def test_forward_mode_outside_torch_func(operation: Callable[..., Tensor]) -> None:
+    x, dx, found = randn(2, 6, 3), randn(2, 6, 3, seed=1), []
+    for backend in ("triton", "torch"):
+        with forward_ad.dual_level(), torch.no_grad():
+            z = operation(forward_ad.make_dual(x, dx), backend=backend, vectorize=True)
+            found.append(forward_ad.unpack_dual(z))
+    for ours, torchs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kernels"), [(ops.covariance, covariance), (ops.isqrt_covariance, isqrt)], ids=["cov", "isqrt"]
+)
+def test_only_the_value_is_kept_where_no_derivative_is_needed(
+    operation: Callable[..., Tensor], kernels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for name in ("value_eager", "forward_eager"):
+        whole = getattr(kernels, name)
+        monkeypatch.setattr(kernels, name, lambda *args, name=name, f=whole: called.append(name) or f(*args))
+    x = randn(2, 6, 3)
+    values = [operation(x, backend="triton")]
+    with torch.no_grad():
+        values.append(operation(x.requires_grad_(), backend="triton"))
+    values.append(operation(x, backend="triton"))
+    assert called == ["value_eager", "value_eager", "forward_eager"]
+    assert [z.requires_grad for z in values] == [False, False, True]
+    assert torch.equal(values[0], values[1]) and torch.equal(values[0], values[2])
+
+
+@pytest.mark.parametrize("operation", [ops.covariance, ops.isqrt_covariance])
+def test_nothing_but_the_kernels_stands_between_features_and_result(operation: Callable[..., Tensor]) -> None:
+    x = randn(2, 6, 3).requires_grad_()
+    z = operation(x, backend="triton", vectorize=True)
+    assert z.grad_fn is not None
+    accumulation, _ = z.grad_fn.next_functions[0]
+    assert accumulation is not None and getattr(accumulation, "variable", None) is x
