@@ -119,9 +119,7 @@ class Pool(nn.Module):
         self.pooled_features = self.pooled_size(*self.channels)
         self.normalize = make_normalization(normalize, self.pooled_features)
         self.project = _make_projection(self.pooled_features, project_to, groups)
-        # Looking up modules and calling those that do nothing takes longer than average pooling.
         self._reduces = any(len(reduction.convolutions) for reduction in reductions)
-        self._finishes = len(self.normalize) > 0 or self.project is not None
         self.out_features = self.pooled_features if project_to is None else project_to
         self._build()
 
@@ -175,8 +173,7 @@ class Pool(nn.Module):
         """
         if weights is not None and not self.handles_weights:
             raise CovpoolError(f"{self._name()} does not support `weights`: leave them out, or use `mask`")
-        z = self._apply_method(self._pool_kept, features, mask, weights)
-        return self._finished(z) if self._finishes else z
+        return self._finished(self._apply_method(self._pool_kept, features, mask, weights))
 
     @torch.no_grad()
     def descriptors(self, features: Tensor, *, mask: Tensor | None = None) -> Tensor:
@@ -283,6 +280,9 @@ class Pool(nn.Module):
 
     def _finished(self, z: Tensor) -> Tensor:
         """Normalize and project the pooled vectors in float32."""
+        normalize = self._modules["normalize"]
+        if self.project is None and isinstance(normalize, nn.Sequential) and not normalize._modules:
+            return z  # calling modules that do nothing takes longer than average pooling
         with outside_autocast(z):
             z = self.normalize(z)
             return z if self.project is None else self.project(z.unsqueeze(-1)).squeeze(-1)
