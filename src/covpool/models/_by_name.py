@@ -10,16 +10,18 @@ from covpool.models._early_networks import TABLES, early_features
 from covpool.models._insert import insert
 from covpool.models._packaged_weights import how_to_install, load_packaged_weights, packaged_weights
 from covpool.models._residual import move_strides_first
+from covpool.models._small_stem import SMALL_STEM, replace_stem
 
 FIRST_RESNETS = ("resnet50_v1", "resnet101_v1", "resnet152_v1")
+SMALL_RESNETS = tuple(f"resnet{depth}{SMALL_STEM}" for depth in (18, 34, 50))
 
 
 def classifier_by_name(name: str, *, pretrained: bool = False, **options: Any) -> nn.Module:
     """Build a classifier by name: "resnet50" is timm's, "torchvision/resnet50" torchvision's, "covpool/alexnet" ours.
 
     "resnet50+se" has a block inserted, with its published options. Our own alexnet, vgg_f and vgg_m end after
-    their last pooling; resnet50_v1, 101 and 152 have their strides in 1x1 convolutions, as first published. Ours have
-    no weights to download.
+    their last pooling; resnet50_v1, 101 and 152 have their strides in 1x1 convolutions, as first published;
+    resnet18_small_stem, 34 and 50 are for images of about 64 pixels. Ours have no weights to download.
 
     Args:
         name: Name of the model in its library, with the blocks to insert.
@@ -78,7 +80,7 @@ def _plain(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
 
 
 def _own(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
-    known = (*TABLES, *FIRST_RESNETS)
+    known = (*TABLES, *FIRST_RESNETS, *SMALL_RESNETS)
     if name not in known:
         raise CovpoolError(f"covpool has no backbone {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
     if pretrained:
@@ -87,8 +89,8 @@ def _own(name: str, pretrained: bool, options: dict[str, Any]) -> nn.Module:
         raise WrongTypeError(f"covpool/{name} takes no options; got {', '.join(options)}")
     if name in TABLES:
         return early_features(name)
-    model = _torchvision(name.removesuffix("_v1"), False, {})
-    move_strides_first(model)
+    model = _torchvision(name.removesuffix("_v1").removesuffix(SMALL_STEM), False, {})
+    (replace_stem if name in SMALL_RESNETS else move_strides_first)(model)
     return model
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from torch import nn
 
 from covpool._errors import require
+from covpool.models._small_stem import SMALL_IMAGE, SMALL_STEM
 
 Interpolation = Literal["bilinear", "bicubic"]
 Color = tuple[float, float, float]
@@ -60,7 +61,7 @@ def input_settings(backbone: str, weights: str | Path | None = None) -> InputSet
     name = backbone if ":" in backbone else backbone.partition("+")[0]  # without inserted blocks
     library, _, short = name.rpartition("/")
     if library == "covpool":
-        return InputSettings()
+        return InputSettings(SMALL_IMAGE, SMALL_IMAGE) if short.endswith(SMALL_STEM) else InputSettings()
     if library == "torchvision":
         return _torchvision(short, weights)
     timm = require("timm", "models")
