@@ -18,7 +18,7 @@ from covpool.recipe._stages import resolve_stages
 from covpool.studies.sweep._axes import grid, read_axes
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
-FOLDERS = ("finetune", "pack-")  # prefixes of recipes for a folder of images
+FOLDERS = ("finetune", "pack-", "scratch")  # prefixes of recipes for a folder of images
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -75,9 +75,10 @@ INPUTS = {  # beginnings of names, and how these recipes resize, crop and normal
     "inat2018-": (320, (366,), *NORMAL),
 }
 FOR_ANY_BACKBONE = ("finetune", "finetune-avg")
+FROM_SCRATCH = ("scratch", "scratch-avg")
 
 
-@pytest.mark.parametrize("name", [name for name in list_recipes() if name not in FOR_ANY_BACKBONE])
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name not in FOR_ANY_BACKBONE + FROM_SCRATCH])
 def test_recipes_of_the_paper_state_their_inputs(name: str) -> None:
     """They do not depend on what a library says about a backbone."""
     augment = read_recipe(name).augment
@@ -91,6 +92,23 @@ def test_fine_tuning_leaves_the_inputs_to_the_backbone(name: str) -> None:
     augment = build_network(recipe.changed(init=Init()), ["a", "b"]).resolve_inputs(recipe).augment
     assert (augment.size, augment.resize, augment.mean, augment.interpolation) == (320, (366,), (0.5,) * 3, "bicubic")
     assert recipe.evaluate.flip and recipe.augment.scale == (0.3, 1.0)
+
+
+@pytest.mark.parametrize("size", [64, 96])
+@pytest.mark.parametrize("name", FROM_SCRATCH)
+def test_small_images_are_not_cropped_in_evaluation(name: str, size: int) -> None:
+    recipe = read_recipe(name, [f"augment.size={size}"])
+    augment = on_meta(name).input_settings
+    resolved = recipe.augment.resolved(augment)
+    assert (resolved.size, resolved.resize) == (size, (size,)) and read_recipe(name).augment.size == 64
+
+
+def test_training_from_scratch_compares_pools_with_the_same_settings() -> None:
+    mine, average = (read_recipe(name) for name in FROM_SCRATCH)
+    for table in ("data", "augment", "model", "init", "schedule", "train", "evaluate"):
+        assert getattr(mine, table) == getattr(average, table)
+    assert mine.optimizer.changed(head_weight_decay=average.optimizer.weight_decay) == average.optimizer
+    assert (mine.pool.name, average.pool.name) == ("isqrt", "avg")
 
 
 def test_fine_tuning_compares_pools_with_the_same_settings() -> None:
