@@ -83,3 +83,9 @@ def _show_claim(row: "ClaimRow", console: Console) -> None:
         console.print(table(("prediction", "points, 95 %", "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
     if row.claim.remark:
         say(console, row.claim.remark)
+
+
+def show_search(data: str, found: Sequence[tuple[str, float]], console: Console) -> None:
+    """Print trainings with their accuracies on held-out images."""
+    rows = [[name, f"{100 * top1:.1f}"] for name, top1 in found]
+    console.print(table(("training", "top-1, %"), rows, title=f"{data}: held-out training images"))

@@ -1,5 +1,6 @@
 """`covpool paper trained`: the claims of the paper, tested on trained networks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,9 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._fabric import import_fabric
 from covpool.cli._output import counting_bar, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
+from covpool.cli._scoreboard import choose_claims, named_folder, show_claims, show_search
 
 if TYPE_CHECKING:
-    from covpool.studies.claims import Claim
     from covpool.studies.trained import TrainedArm, TrainingData
 
 
@@ -20,6 +20,7 @@ def trained_command(
     numbers: list[int] | None = None,
     *,
     run: bool = False,
+    search: bool = False,
     data: Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")] = None,
     weights: str = "",
     setting: list[str] | None = None,
@@ -39,6 +40,7 @@ def trained_command(
     Args:
         numbers: Numbers of claims. The default is all.
         run: Run the trainings without a record, most important first, and append their records.
+        search: Run or show the trainings that choose the settings of fine-tuning, on held-out training images.
         data: Data set to train on and its folder, as in cub200=/data/cub. Can be given several times.
         weights: File with the weights of MobileNetV2. The default downloads them.
         setting: Further setting for every training, such as data.cache=gpu. Can be given several times.
@@ -55,18 +57,27 @@ def trained_command(
 
     chosen = choose_claims(numbers, trained.CLAIMS)
     console = Console()
+    pattern = trained.SEARCH_PATTERN if search else trained.PATTERN
     if run:
         if records is None or not data:
             raise CovpoolError("--run needs --records FOLDER and --data NAME=FOLDER, as in --data cub200=/data/cub")
         for asked in data:
             one = trained.TrainingData(*named_folder(asked), weights=weights, settings=tuple(setting or ()))
-            _run(chosen, one, records, runs, at_once, seconds, console)
+            known = read_claims(records, pattern).get(one.name, {})
+            arms = [arm for arm in trained.TRIED if arm.name not in known] if search else plan(chosen, known)
+            path = records / pattern.replace("*", one.name.replace("-", ""))
+            _run(arms, trained.held_out(one) if search else one, path, runs, at_once, seconds, console)
     elif data or weights or setting:
         raise CovpoolError("--data, --weights and --setting are for --run; without it, records are shown: add --run")
-    results = read_claims(records or records_folder(), trained.PATTERN)
+    results = read_claims(records or records_folder(), pattern)
+    if search:
+        for name, found in results.items():
+            show_search(name, trained.best_first(found), console)
+        return
     rows = scoreboard(results, chosen)
     if page is not None:
-        made = trained.make_page(scoreboard(results, trained.CLAIMS), results)
+        searched = read_claims(records or records_folder(), trained.SEARCH_PATTERN)
+        made = trained.make_page(scoreboard(results, trained.CLAIMS), results, searched)
         page.write_text(update_page(page.read_text(), made))
     show_claims(rows, list(results), "covpool paper trained NUMBER", console, each=bool(numbers), as_json=json)
     if not json and not numbers:
@@ -77,18 +88,15 @@ def trained_command(
 
 
 def _run(
-    claims: "list[Claim[TrainedArm]]", data: "TrainingData", records: Path, runs: Path, at_once: int, seconds: float,
+    arms: "Sequence[TrainedArm]", data: "TrainingData", path: Path, runs: Path, at_once: int, seconds: float,
     console: Console,
 ) -> None:  # fmt: skip
     import torch
 
     from covpool.bench import append_lines, environment
-    from covpool.studies.claims import plan, read_claims
-    from covpool.studies.trained import PATTERN, train_arms
+    from covpool.studies.trained import train_arms
 
-    records.mkdir(parents=True, exist_ok=True)
-    path = records / PATTERN.replace("*", data.name.replace("-", ""))
-    arms = plan(claims, read_claims(records, PATTERN).get(data.name, {}))
+    path.parent.mkdir(parents=True, exist_ok=True)
     where, done = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0), 0
     del where["seed"]  # that of a training is in the name of its arm
 

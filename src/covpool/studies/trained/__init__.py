@@ -8,3 +8,7 @@ from covpool.studies.trained._page import minutes as minutes
 from covpool.studies.trained._queue import PATTERN as PATTERN
 from covpool.studies.trained._queue import TrainingData as TrainingData
 from covpool.studies.trained._queue import train_arms as train_arms
+from covpool.studies.trained._search import SEARCH_PATTERN as SEARCH_PATTERN
+from covpool.studies.trained._search import TRIED as TRIED
+from covpool.studies.trained._search import best_first as best_first
+from covpool.studies.trained._search import held_out as held_out

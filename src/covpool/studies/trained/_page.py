@@ -7,12 +7,13 @@ from typing import Any
 from covpool.studies.claims import Claim, ClaimRow, Results, make_board, make_sections, table
 from covpool.studies.trained._arm import TrainedArm
 from covpool.studies.trained._claims import CLAIMS, NOT_TESTED, SEEDS
+from covpool.studies.trained._search import best_first
 
 MINUTES = {320: 1.1, 224: 0.6}  # of an H200 per training, if four run at once, by image size
 
 
-def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
-    """Write the scoreboard, the accuracies, the queue with its minutes, and a section for every claim, in Markdown."""
+def make_page(rows: Sequence[ClaimRow], results: Results, searched: Results) -> str:
+    """Write the page's tables in Markdown: scoreboard, accuracies, search, queue with its minutes, and every claim."""
     names = list(results)
     left = [f"* Claim {number}: {reason}" for number, reason in NOT_TESTED.items()]
     return "\n\n".join(
@@ -20,6 +21,8 @@ def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
             make_board(rows, names),
             "## Accuracies",
             _accuracies(results),
+            "## The search",
+            _search(searched),
             "## The queue",
             _queue(results),
             "These claims have no trainings in the queue:\n\n" + "\n".join(left),
@@ -53,6 +56,13 @@ def _accuracies(results: Results) -> str:
         if set(cells) != {"-"}:
             rows.append([f"`{' '.join([arm.recipe, *arm.settings])}`", *cells])
     return table(["training", *(cell for name in names for cell in (f"{name}: mean %", "by seed"))], rows)
+
+
+def _search(searched: Results) -> str:
+    rows = [[name, f"`{arm}`", f"{100 * top1:.1f}"] for name in searched for arm, top1 in best_first(searched[name])]
+    return (
+        table(["data", "training", "held-out images, %"], rows) if rows else "No training of the search has a record."
+    )
 
 
 def _queue(results: Results) -> str:
