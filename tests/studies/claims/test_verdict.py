@@ -30,6 +30,16 @@ def test_the_interval_decides(rule: Rule, interval: tuple[float, float], verdict
     assert judge(interval, rule) == verdict
 
 
+def test_a_claim_may_ask_for_a_number_of_points() -> None:
+    assert judge((0.021, 0.04), "better", 0.02) == "confirmed"
+    assert judge((0.01, 0.04), "better", 0.02) == "not confirmed at this scale"
+    assert judge((0.01, 0.019), "better", 0.02) == "contradicted"
+    hits = {name: answers(torch.tensor([name == "isqrt"] * 5 + [False] * 5)) for name in ("isqrt", "avg")}
+    terms = ((1, Arm(pool="isqrt")), (-1, Arm(pool="avg")))
+    verdicts = [examine(Comparison("", terms, least=least), hits).verdict for least in (0.02, 0.95)]
+    assert verdicts == ["confirmed", "contradicted"]
+
+
 def answers(hits: torch.Tensor) -> Answers:
     return Answers(hits.double(), torch.zeros(0))
 

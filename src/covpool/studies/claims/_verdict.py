@@ -49,6 +49,7 @@ class Comparison(Generic[E]):
         rule: What the claim predicts about the difference.
         seeds: Seeds of the random arms.
         measure: Accuracy, or the calibration error with its sign changed, so that more is better for both.
+        least: Difference that "better" must exceed.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Comparison(Generic[E]):
     rule: Rule = "better"
     seeds: tuple[int, ...] = (0,)
     measure: Literal["accuracy", "calibration"] = "accuracy"
+    least: float = 0.0
 
     @property
     def arms(self) -> tuple[E, ...]:
@@ -78,16 +80,22 @@ class Answers:
 
 @dataclass(frozen=True)
 class Finding:
-    """A comparison with its measured difference; both are None if an arm has no record."""
+    """A comparison with its measured difference; both are None if an arm has no record.
+
+    `measured` replaces them in words where the comparison is not one of accuracies.
+    """
 
     comparison: Comparison[Any]
     difference: float | None
     interval: Interval | None
     verdict: Verdict
+    measured: str = ""
 
     @property
     def points(self) -> str:
-        """The difference and its interval in points, as text; "-" if an arm has no record."""
+        """The difference and its interval in points, or what was measured, as text; "-" without a record."""
+        if self.measured:
+            return self.measured
         return "-" if self.difference is None or self.interval is None else in_points(self.difference, self.interval)
 
 
@@ -116,10 +124,10 @@ def unpack(text: str, count: int) -> Tensor:  # (count,)
     return torch.from_numpy(bits).double()
 
 
-def judge(interval: Interval, rule: Rule) -> Verdict:
+def judge(interval: Interval, rule: Rule, least: float = 0.0) -> Verdict:
     """Apply the rule to the interval of a difference.
 
-    "better" is confirmed above zero and contradicted below it. "as good" is confirmed above minus one point and
+    "better" is confirmed above `least` and contradicted below it. "as good" is confirmed above minus one point and
     contradicted below it. "agrees" is confirmed inside one point on either side and contradicted outside.
 
     >>> judge((0.002, 0.03), "better"), judge((-0.002, 0.03), "better"), judge((-0.002, 0.03), "as good")
@@ -129,8 +137,8 @@ def judge(interval: Interval, rule: Rule) -> Verdict:
     if rule == "agrees":
         holds, fails = low >= -MARGIN and high <= MARGIN, low > MARGIN or high < -MARGIN
     else:
-        least = 0.0 if rule == "better" else -MARGIN
-        holds, fails = low > least, high < least
+        limit = least if rule == "better" else -MARGIN
+        holds, fails = low > limit, high < limit
     return "confirmed" if holds else "contradicted" if fails else "not confirmed at this scale"
 
 
@@ -148,7 +156,7 @@ def examine(comparison: Comparison[Any], answers: Mapping[str, Answers]) -> Find
             ]
         ).sum(1)  # (seeds, images)
         difference, interval = float(contrast.mean()), paired_interval(contrast)
-    return Finding(comparison, difference, interval, judge(interval, comparison.rule))
+    return Finding(comparison, difference, interval, judge(interval, comparison.rule, comparison.least))
 
 
 def paired_interval(contrast: Tensor) -> Interval:  # (seeds, images)
