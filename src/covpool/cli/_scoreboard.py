@@ -38,13 +38,13 @@ def named_folder(asked: str) -> tuple[str, str]:
 
 
 def show_claims(
-    rows: "list[ClaimRow]", names: list[str], command: str, console: Console, *, each: bool, as_json: bool
+    rows: "list[ClaimRow]", names: list[str] | None, command: str, console: Console, *, each: bool, as_json: bool
 ) -> None:
     """Print the verdicts of claims in one table, or each claim with its comparisons.
 
     Args:
         rows: The claims.
-        names: Names of the data sets.
+        names: Names of the data sets; None if each claim is tested on its own.
         command: The command that shows one claim.
         console: Where to print.
         each: Whether to show the comparisons of each claim.
@@ -59,16 +59,17 @@ def show_claims(
         _show_scoreboard(rows, names, command, console)
 
 
-def _show_scoreboard(rows: "list[ClaimRow]", names: list[str], command: str, console: Console) -> None:
-    headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
-    cells = [
-        (
-            str(row.claim.number),
-            row.claim.text,
-            *(cell for name in names for cell in (row.verdict(name), row.counts(name))),
-        )
-        for row in rows
-    ]
+def _show_scoreboard(rows: "list[ClaimRow]", names: list[str] | None, command: str, console: Console) -> None:
+    headings: tuple[str, ...] = ("", "claim", "tested on", "verdict", "hold")
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        told = (str(row.claim.number), row.claim.text)
+        if names is None:
+            cells += [(*told, name, row.verdict(name), row.counts(name)) for name in row.findings or ("-",)]
+        else:
+            cells.append((*told, *(cell for name in names for cell in (row.verdict(name), row.counts(name)))))
+    if names is not None:
+        headings = ("", "claim", *(cell for name in names for cell in (name, "hold")))
     made = table(headings, cells, left=len(headings))
     made.caption = f"hold: comparisons that hold, of those with records; `{command}` shows them"
     console.print(made)
@@ -80,7 +81,7 @@ def _show_claim(row: "ClaimRow", console: Console) -> None:
         say(console, f"The paper: {row.claim.paper}.")
     for name, findings in row.findings.items():
         cells = [(one.comparison.text, one.points, one.verdict) for one in findings]
-        console.print(table(("prediction", "points, 95 %", "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
+        console.print(table(("prediction", row.unit, "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
     if row.claim.remark:
         say(console, row.claim.remark)
 

@@ -1,19 +1,34 @@
 """`covpool paper trained`: the claims of the paper, tested on trained networks."""
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._fabric import import_fabric
+from covpool.cli._options import read_data
 from covpool.cli._output import counting_bar, say
 from covpool.cli._scoreboard import choose_claims, named_folder, show_claims, show_search
 
 if TYPE_CHECKING:
+    from covpool.studies.claims import Claim, Results
     from covpool.studies.trained import TrainedArm, TrainingData
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """How the trainings of a command run: the folders of records and runs, how many at once, and until when."""
+
+    records: Path
+    runs: Path
+    at_once: int
+    end: float
+    console: Console
 
 
 def trained_command(
@@ -31,16 +46,18 @@ def trained_command(
     json: bool = False,
     page: Path | None = None,
 ) -> None:
-    """Show which claims of the paper hold for fine-tuned networks, by recorded trainings.
+    """Show which claims of the paper hold for trained networks, by recorded trainings and measurements.
 
+    Networks are fine-tuned on cub200 and trained from scratch on tiny-imagenet-100; each claim is tested on one of
+    them.
     Examples: covpool paper trained; covpool paper trained 11 (its comparisons); covpool paper trained --run --data
-    cub200=FOLDER --weights FILE --setting data.cache=gpu --records mine (runs the trainings without a record; repeat
-    the command to continue).
+    cub200=FOLDER --data tiny-imagenet-100=FOLDER --weights FILE --setting data.cache=gpu --records mine (runs the
+    trainings without a record; repeat the command to continue).
 
     Args:
         numbers: Numbers of claims. The default is all.
         run: Run the trainings without a record, most important first, and append their records.
-        search: Run or show the trainings that choose the settings of fine-tuning, on held-out training images.
+        search: Run or show the trainings that choose the settings of the recipes, on held-out training images.
         data: Data set to train on and its folder, as in cub200=/data/cub. Can be given several times.
         weights: File with the weights of MobileNetV2. The default downloads them.
         setting: Further setting for every training, such as data.cache=gpu. Can be given several times.
@@ -53,61 +70,115 @@ def trained_command(
     """
     import_fabric()
     from covpool.studies import trained
-    from covpool.studies.claims import plan, read_claims, records_folder, scoreboard, update_page
+    from covpool.studies.claims import read_claims, records_folder, update_page
 
-    chosen = choose_claims(numbers, trained.CLAIMS)
-    console = Console()
-    pattern = trained.SEARCH_PATTERN if search else trained.PATTERN
+    chosen, console = choose_claims(numbers, trained.ALL_CLAIMS), Console()
     if run:
         if records is None or not data:
             raise CovpoolError("--run needs --records FOLDER and --data NAME=FOLDER, as in --data cub200=/data/cub")
+        queue = _Queue(records, runs, at_once, time.monotonic() + seconds, console)
         for asked in data:
             one = trained.TrainingData(*named_folder(asked), weights=weights, settings=tuple(setting or ()))
-            known = read_claims(records, pattern).get(one.name, {})
-            arms = [arm for arm in trained.TRIED if arm.name not in known] if search else plan(chosen, known)
-            path = records / pattern.replace("*", one.name.replace("-", ""))
-            _run(arms, trained.held_out(one) if search else one, path, runs, at_once, seconds, console)
+            if search:
+                _search(queue, one)
+            else:
+                _run_claims(queue, one, chosen, explicit=bool(numbers))
     elif data or weights or setting:
         raise CovpoolError("--data, --weights and --setting are for --run; without it, records are shown: add --run")
-    results = read_claims(records or records_folder(), pattern)
+    folder = records or records_folder()
+    results, searched = (read_claims(folder, pattern) for pattern in (trained.PATTERN, trained.SEARCH_PATTERN))
     if search:
-        for name, found in results.items():
-            show_search(name, trained.best_first(found), console)
+        for known in trained.SETTINGS:
+            if found := trained.best_first(known.tried, searched.get(known.data, {})):
+                show_search(known.data, found, console)
         return
-    rows = scoreboard(results, chosen)
     if page is not None:
-        searched = read_claims(records or records_folder(), trained.SEARCH_PATTERN)
-        made = trained.make_page(scoreboard(results, trained.CLAIMS), results, searched)
+        made = trained.make_page(trained.examine_claims(results, folder), results, searched)
         page.write_text(update_page(page.read_text(), made))
-    show_claims(rows, list(results), "covpool paper trained NUMBER", console, each=bool(numbers), as_json=json)
+    rows = trained.examine_claims(results, folder, chosen)
+    show_claims(rows, None, "covpool paper trained NUMBER", console, each=bool(numbers), as_json=json)
     if not json and not numbers:
-        for name, known in results.items():
-            missing = plan(chosen, known)
-            left = f"{len(missing)} trainings without a record, about {trained.minutes(missing):.0f} minutes of an H200"
-            say(console, f"{name}: {left}")
+        _show_what_is_left(results, console)
 
 
-def _run(
-    arms: "Sequence[TrainedArm]", data: "TrainingData", path: Path, runs: Path, at_once: int, seconds: float,
-    console: Console,
-) -> None:  # fmt: skip
+def _show_what_is_left(results: "Results", console: Console) -> None:
+    from covpool.studies.claims import plan
+    from covpool.studies.trained import SETTINGS, minutes
+
+    for setting in SETTINGS:
+        missing = plan(setting.claims, results.get(setting.data, {}))
+        left = f"{len(missing)} trainings without a record, about {minutes(missing):.0f} minutes of an H200"
+        say(console, f"{setting.data}: {left}")
+
+
+def _search(queue: _Queue, data: "TrainingData") -> None:
+    from covpool.studies.claims import read_claims
+    from covpool.studies.trained import SEARCH_PATTERN, find_setting, held_out
+
+    known = read_claims(queue.records, SEARCH_PATTERN).get(data.name, {})
+    arms = [arm for arm in find_setting(data.name).tried if arm.name not in known]
+    _train(queue, arms, held_out(data), SEARCH_PATTERN)
+
+
+def _run_claims(queue: _Queue, data: "TrainingData", claims: "Sequence[Claim[Any]]", *, explicit: bool) -> None:
+    """Run what is missing on a data set. Gradients are measured if asked for by number, or where weights are used."""
+    from covpool.studies.claims import plan, read_claims
+    from covpool.studies.trained import PATTERN, SIZE, find_setting
+
+    if explicit and list(claims) == [SIZE]:  # on any images
+        _measure(queue, data)
+        return
+    setting = find_setting(data.name)
+    known = read_claims(queue.records, PATTERN).get(data.name, {})
+    _train(queue, plan(setting.only(claims).claims, known), data, PATTERN)
+    if SIZE in claims and (explicit or setting.starts_from_weights):
+        _measure(queue, data)
+
+
+def _measure(queue: _Queue, data: "TrainingData") -> None:
+    """Measure gradients, unless they have a record."""
+    import torch
+
+    from covpool.bench import append_lines, environment
+    from covpool.engine.training import read_log
+    from covpool.studies.trained import GRADIENTS, measure_gradients
+
+    path = _record_path(queue, f"{GRADIENTS}_*.jsonl", data.name)
+    if path.is_file() and any(line["data"] == data.name for line in read_log(path)):
+        return
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with counting_bar(queue.console, data.name) as on_progress:
+        found = measure_gradients(
+            data.name, read_data(data.folder), weights=data.weights, device=device, on_progress=on_progress
+        )
+    append_lines(path, {**environment(device, 0), **found})
+    say(queue.console, f"{data.name}: gradients measured; record: {path}")
+
+
+def _train(queue: _Queue, arms: "Sequence[TrainedArm]", data: "TrainingData", pattern: str) -> None:
     import torch
 
     from covpool.bench import append_lines, environment
     from covpool.studies.trained import train_arms
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    where, done = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0), 0
+    path, console, done = _record_path(queue, pattern, data.name), queue.console, 0
+    where = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
     del where["seed"]  # that of a training is in the name of its arm
 
     def failed(arm: "TrainedArm", error: Exception) -> None:
         say(console, f"{arm.name}: {error}")
 
+    left = queue.end - time.monotonic()
     with counting_bar(console, data.name) as on_progress:
         on_progress(data.name, done, len(arms))
-        for result in train_arms(data, arms, runs, at_once=at_once, seconds=seconds, on_failure=failed):
+        for result in train_arms(data, arms, queue.runs, at_once=queue.at_once, seconds=left, on_failure=failed):
             done += 1
             on_progress(f"{data.name}, {result.arm}", done, len(arms))
             append_lines(path, {**where, **result.as_json()})
             say(console, f"{result.arm}: {100 * result.top1:.1f} %, {result.seconds:.0f} s")
     say(console, f"{data.name}: {done} of {len(arms)} missing trainings done; records: {path}")
+
+
+def _record_path(queue: _Queue, pattern: str, data: str) -> Path:
+    queue.records.mkdir(parents=True, exist_ok=True)
+    return queue.records / pattern.replace("*", data.replace("-", ""))

@@ -1,12 +1,12 @@
-"""Every training that a claim names can be built."""
+"""Every training of fine-tuning that a claim names can be built."""
 
 import pytest
 import torch
 
 from covpool.engine.training import build_network
 from covpool.recipe import check_recipe, read_recipe
-from covpool.studies.trained import CLAIMS, NOT_TESTED, TrainedArm
-from covpool.studies.trained._claims import COMPARED, ISQRT, SEEDS
+from covpool.studies.trained import NOT_TESTED, TrainedArm
+from covpool.studies.trained._claims import CLAIMS, COMPARED, ISQRT, SEEDS
 
 ARMS = list(dict.fromkeys(arm.with_seed(1) for claim in CLAIMS for arm in claim.arms))
 

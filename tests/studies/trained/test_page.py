@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from covpool.studies.claims import read_claims, scoreboard, update_page
-from covpool.studies.trained import CLAIMS, PATTERN, SEARCH_PATTERN, make_page, minutes
+from covpool.studies.claims import read_claims, update_page
+from covpool.studies.trained import PATTERN, SEARCH_PATTERN, SETTINGS, examine_claims, make_page
 
 ROOT = Path(__file__).parents[3]
 PAGE = "docs/developers/trained.md"
@@ -11,20 +11,28 @@ PAGE = "docs/developers/trained.md"
 
 def make() -> str:
     """The page of the records that come with covpool."""
-    results = read_claims(ROOT / "results", PATTERN)
-    return make_page(scoreboard(results, CLAIMS), results, read_claims(ROOT / "results", SEARCH_PATTERN))
+    folder = ROOT / "results"
+    results, searched = (read_claims(folder, pattern) for pattern in (PATTERN, SEARCH_PATTERN))
+    return make_page(examine_claims(results, folder), results, searched)
 
 
 def test_the_page_is_made_from_the_records() -> None:
     text, made = (ROOT / PAGE).read_text(), make()
     assert update_page(text, made) == text, f"run: covpool paper trained --page {PAGE}"
-    assert "`finetune-avg`" in made and "Claim 20" in made
+    assert "`finetune-avg`" in made and "Claim 13" in made and "| tiny-imagenet-100 |" in made
 
 
 def test_the_queue_counts_every_training_once() -> None:
-    arms = list(dict.fromkeys(arm for claim in CLAIMS for arm in claim.arms))
-    rows = make().partition("## The queue")[2].partition("\n\n* Claim")[0].splitlines()
-    counted = sum(
-        int(row.split("|")[2]) for row in rows if row.startswith("| ") and row.split("|")[1].strip().isdigit()
-    )
-    assert counted == len(arms) and minutes(arms) > 30
+    rows = make().partition("## The queue")[2].partition("\n\nThis claim")[0].splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    for setting in SETTINGS:
+        arms = {arm for claim in setting.claims for arm in claim.arms}
+        assert sum(int(count) for data, _, count, *_ in cells[4:] if data == setting.data) == len(arms)
+
+
+def test_every_claim_has_the_command_of_its_data_set() -> None:
+    sections = make().partition("## Claim by claim")[2].split("### ")[1:]
+    told = {int(section.partition(".")[0]): section for section in sections}
+    assert "--data cub200=FOLDER" in told[11] and "--weights FILE" in told[11]
+    assert "--data tiny-imagenet-100=FOLDER" in told[9] and "--weights" not in told[9]
+    assert "covpool bench --model" in told[14] and "paper trained 20 --run" in told[20]

@@ -10,7 +10,8 @@ import trees
 from cli.runner import refused, run
 from covpool import CovpoolError
 from covpool.studies.claims import read_claims
-from covpool.studies.trained import PATTERN, TrainedArm, TrainingData, train_arms
+from covpool.studies.trained import PATTERN, Setting, TrainedArm, TrainingData, train_arms
+from covpool.studies.trained._queue import _command
 
 SETTINGS = (
     *("model.backbone=test_resnet", "init.pretrained=false", "augment.size=32", "data.workers=0"),
@@ -60,6 +61,7 @@ def test_the_command_records_what_is_missing(
 ) -> None:
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
     monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [a for a in [AVG] if a.name not in known])
+    monkeypatch.setattr("covpool.studies.trained.find_setting", lambda data: Setting(data, (), ()))
     typed = ["paper", "trained", "11", "--run", "--data", f"tiny={data.folder}", "--records", tmp_path / "mine"]
     typed += ["--runs", tmp_path / "runs", *(word for setting in SETTINGS for word in ("--setting", setting))]
     assert "1 of 1 missing" in run(*typed).stdout
@@ -70,8 +72,17 @@ def test_the_command_records_what_is_missing(
     assert set(read_claims(tmp_path / "mine", PATTERN)["tiny"]) == {AVG.name}
 
 
+def test_weights_are_for_trainings_that_start_from_them(tmp_path: Path) -> None:
+    data = TrainingData("birds", "birds", weights="mobilenet.pth")
+    fine_tuned, from_scratch = (_command(data, TrainedArm(recipe=name), tmp_path) for name in ("finetune", "scratch"))
+    assert "init.weights=mobilenet.pth" in fine_tuned and "init.pretrained=false" in fine_tuned
+    assert not any(word.startswith("init.") for word in from_scratch)
+
+
 def test_mistakes_are_refused(tmp_path: Path) -> None:
     assert "there is no claim 99" in refused("paper", "trained", "99")
+    unknown = refused("paper", "trained", "--run", "--data", "birds=x", "--records", tmp_path / "none")
+    assert "no claim is tested by trainings on 'birds'" in unknown
     assert "--run needs --records" in refused("paper", "trained", "--run")
     assert "add --run" in refused("paper", "trained", "--data", "cub200=x")
     assert "--data must be NAME=FOLDER" in refused("paper", "trained", "--run", "--data", "x", "--records", tmp_path)

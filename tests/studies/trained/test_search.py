@@ -9,9 +9,13 @@ import pytest
 from cli.runner import run
 from covpool.data.sets import open_data
 from covpool.recipe import read_recipe
-from covpool.studies.trained import TRIED, TrainedArm, TrainingData, best_first, held_out
+from covpool.studies import trained
+from covpool.studies.trained import Setting, TrainedArm, TrainingData, best_first, held_out
+from covpool.studies.trained._search import TRIED
 from studies.trained.test_queue import AVG, SETTINGS
 from trees import make_folder
+
+ALL_TRIED = [arm for setting in trained.SETTINGS for arm in setting.tried]
 
 
 def test_both_pools_have_as_many_trainings_and_their_defaults_are_among_them() -> None:
@@ -22,7 +26,7 @@ def test_both_pools_have_as_many_trainings_and_their_defaults_are_among_them() -
         assert TrainedArm(recipe=recipe, settings=("augment.size=224",)) in TRIED
 
 
-@pytest.mark.parametrize("arm", TRIED, ids=lambda arm: arm.name)
+@pytest.mark.parametrize("arm", ALL_TRIED, ids=lambda arm: arm.name)
 def test_only_training_images_are_used(arm: TrainedArm, tmp_path: Path) -> None:
     data = held_out(TrainingData("tiny", str(make_folder(tmp_path / "images"))))
     splits = open_data(read_recipe(arm.recipe, [*arm.settings, *data.settings, f"data.root={data.folder}"]).data)
@@ -34,8 +38,8 @@ def test_the_command_records_the_search_and_shows_the_best_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
-    monkeypatch.setattr("covpool.studies.trained.TRIED", [AVG])
-    monkeypatch.setattr("covpool.studies.trained._search.TRIED", [AVG])
+    monkeypatch.setattr("covpool.studies.trained.find_setting", lambda data: Setting(data, (), (AVG,)))
+    monkeypatch.setattr("covpool.studies.trained.SETTINGS", [Setting("tiny", (), (AVG,))])
     folder, records = make_folder(tmp_path / "images"), tmp_path / "mine"
     typed = ["paper", "trained", "--search", "--run", "--data", f"tiny={folder}", "--records", records]
     typed += ["--runs", tmp_path / "runs", *(word for setting in SETTINGS for word in ("--setting", setting))]
@@ -49,7 +53,7 @@ def test_the_command_records_the_search_and_shows_the_best_first(
 
 def test_the_best_comes_first() -> None:
     found = {arm.name: type("Result", (), {"top1": i / 100})() for i, arm in enumerate(TRIED)}
-    ordered = best_first(found)
+    ordered = best_first(TRIED, found)
     assert [top1 for name, top1 in ordered if name.startswith("finetune ")] == sorted(
         (top1 for name, top1 in ordered if name.startswith("finetune ")), reverse=True
     )

@@ -5,7 +5,7 @@ from covpool.studies.claims._advice import advise as advise
 from covpool.studies.claims._advice import describe_images as describe_images
 from covpool.studies.claims._arm import Arm as Arm
 from covpool.studies.claims._claims import CLAIMS as CLAIMS
-from covpool.studies.claims._page import make_board as make_board
+from covpool.studies.claims._page import held as held
 from covpool.studies.claims._page import make_page as make_page
 from covpool.studies.claims._page import make_sections as make_sections
 from covpool.studies.claims._page import table as table
@@ -22,7 +22,9 @@ from covpool.studies.claims._run import plan as plan
 from covpool.studies.claims._run import run_arms as run_arms
 from covpool.studies.claims._verdict import Claim as Claim
 from covpool.studies.claims._verdict import Comparison as Comparison
+from covpool.studies.claims._verdict import Finding as Finding
 from covpool.studies.claims._verdict import Rule as Rule
+from covpool.studies.claims._verdict import Verdict as Verdict
 from covpool.studies.claims._verdict import pack as pack
 from covpool.studies.claims._views import Subject as Subject
 from covpool.studies.claims._views import Views as Views

@@ -1,7 +1,6 @@
 """The part of the page on evidence that is made from the records."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -10,7 +9,7 @@ from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, ITERATIONS, PER_CLASS, SIZES, WIDTHS
 from covpool.studies.claims._plots import plot_names
 from covpool.studies.claims._records import ArmResult, ClaimRow, Results
-from covpool.studies.claims._verdict import Claim, in_points, paired_interval
+from covpool.studies.claims._verdict import in_points, paired_interval
 
 BEGIN, END = "<!-- made from the records: begin -->", "<!-- made from the records: end -->"
 NOTHING = "-"
@@ -32,24 +31,24 @@ def update_page(text: str, made: str) -> str:
 
 def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
     """Write the scoreboard, the tables of the sweeps, and a section for every claim, in Markdown."""
-    parts = [make_board(rows, list(results)), "## The sweeps", _sweeps(results), *_figures(results)]
-    return "\n\n".join([*parts, _unconverged(results), make_sections(rows, list(results), command)])
+    parts = [_board(rows, list(results)), "## The sweeps", _sweeps(results), *_figures(results)]
+    return "\n\n".join([*parts, _unconverged(results), make_sections(rows, command)])
 
 
-def make_board(rows: Sequence[ClaimRow], names: Sequence[str]) -> str:
+def _board(rows: Sequence[ClaimRow], names: Sequence[str]) -> str:
     """Write the scoreboard: the verdict on every claim on the data sets with these names."""
     board = [
         [str(row.claim.number), row.claim.text]
-        + [cell for name in names for cell in (row.verdict(name), _held(row, name))]
+        + [cell for name in names for cell in (row.verdict(name), held(row, name))]
         for row in rows
     ]
     headings = ["", "claim", *(cell for name in names for cell in (name, "comparisons that hold"))]
     return "\n\n".join(["## Scoreboard", table(headings, board)])
 
 
-def make_sections(rows: Sequence[ClaimRow], names: Sequence[str], command: Callable[[Claim[Any]], str]) -> str:
+def make_sections(rows: Sequence[ClaimRow], command: Callable[[ClaimRow], str]) -> str:
     """Write a section for every claim, each with the command that repeats it."""
-    return "\n\n".join(["## Claim by claim", *(_section(row, names, command(row.claim)) for row in rows)])
+    return "\n\n".join(["## Claim by claim", *(_section(row, command(row)) for row in rows)])
 
 
 def _unconverged(results: Results) -> str:
@@ -58,13 +57,14 @@ def _unconverged(results: Results) -> str:
     return f"Classifiers that stopped before their tolerance: {', '.join(found) or 'none'}. All others converged."
 
 
-def _held(row: ClaimRow, name: str) -> str:
+def held(row: ClaimRow, name: str) -> str:
+    """How many comparisons hold on a data set; "-" if none has a record."""
     counted = row.counts(name)
     return NOTHING if counted.endswith("of 0") else counted
 
 
-def _section(row: ClaimRow, names: Sequence[str], command: str) -> str:
-    claim = row.claim
+def _section(row: ClaimRow, command: str) -> str:
+    claim, names = row.claim, list(row.findings)
     lines = [f"### {claim.number}. {claim.title[0].upper()}{claim.title[1:]}", f"{claim.text}"]
     lines += [f"The paper: {claim.paper}."] if claim.paper else []
     if claim.comparisons:
@@ -72,17 +72,17 @@ def _section(row: ClaimRow, names: Sequence[str], command: str) -> str:
         body = [
             [findings[0].comparison.text, *(cell for one in findings for cell in (one.points, one.verdict))]
             for findings in found
-        ]
-        headings = ["prediction", *(cell for name in names for cell in (f"{name}: points, 95 %", "verdict"))]
+        ] or [[comparison.text] for comparison in claim.comparisons]
+        headings = ["prediction", *(cell for name in names for cell in (f"{name}: {row.unit}", "verdict"))]
         lines.append(table(headings, body))
     lines += [claim.remark] if claim.remark else []
     lines += [f"```\n{command}\n```"] if claim.comparisons else []
     return "\n\n".join(lines)
 
 
-def command(claim: Claim[Any]) -> str:
+def command(row: ClaimRow) -> str:
     """Return the command that repeats the experiments of a claim."""
-    return f"covpool paper claims {claim.number} --run --records mine --data cub200=FOLDER --weights FILE"
+    return f"covpool paper claims {row.claim.number} --run --records mine --data cub200=FOLDER --weights FILE"
 
 
 def _sweeps(results: Results) -> str:

@@ -112,6 +112,12 @@ class ClaimRow:
         """The verdict on a data set."""
         return combine(self.findings.get(data, []))
 
+    @property
+    def unit(self) -> str:
+        """What the numbers of its findings are."""
+        measured = any(finding.measured for found in self.findings.values() for finding in found)
+        return "measured" if measured else "points, 95 %"
+
     def counts(self, data: str) -> str:
         """How many comparisons hold, of how many that have records.
 
@@ -157,4 +163,6 @@ def _finding(finding: Finding) -> dict[str, Any]:
     if finding.interval is not None and finding.difference is not None:
         low, high = finding.interval
         told |= {"points": round(100 * finding.difference, 2), "interval": [round(100 * low, 2), round(100 * high, 2)]}
+    if finding.measured:
+        told["measured"] = finding.measured
     return told

@@ -1,6 +1,10 @@
 """An arm: one training that a claim compares with others."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+
+from covpool.recipe import Recipe, read_recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +31,45 @@ class TrainedArm:
         return " ".join([self.recipe, *self.settings, f"seed={self.seed}"])
 
     @property
-    def size(self) -> int:
-        """The image size, which determines how long a training takes.
+    def resolved(self) -> Recipe:
+        """The recipe with the settings.
 
-        >>> TrainedArm(recipe="finetune", settings=("augment.size=224",)).size
-        224
+        >>> TrainedArm(recipe="finetune").resolved.augment.size
+        320
         """
-        sizes = [setting.partition("=")[2] for setting in self.settings if setting.startswith("augment.size=")]
-        return int(sizes[-1]) if sizes else USUAL_SIZE
+        return _read(self.recipe, self.settings)
+
+    @property
+    def minutes(self) -> float:
+        """The minutes of an H200 that the training takes if four run at once.
+
+        >>> TrainedArm(recipe="finetune", settings=("augment.size=224",)).minutes
+        0.4
+        """
+        recipe = self.resolved
+        assert recipe.augment.size is not None
+        return MINUTES[recipe.model.backbone, recipe.augment.size] * recipe.train.epochs / EPOCHS
 
     def with_seed(self, seed: int) -> "TrainedArm":
         """The same training with another seed."""
         return replace(self, seed=seed)
 
 
-USUAL_SIZE = 320  # of the recipes `finetune` and `finetune-avg`
+EPOCHS = 25
+MINUTES = {  # of an H200 per training of 25 epochs if four run at once, by backbone and image size
+    ("torchvision/mobilenet_v2", 224): 0.4,
+    ("torchvision/mobilenet_v2", 320): 0.8,
+    ("covpool/resnet18_small_stem", 64): 1.0,  # estimates, as the next two
+    ("covpool/resnet34_small_stem", 64): 1.7,
+    ("covpool/resnet50_small_stem", 64): 2.5,
+}
+
+
+def minutes(arms: Sequence[TrainedArm]) -> float:
+    """Return the minutes of an H200 that the trainings take."""
+    return sum(arm.minutes for arm in arms)
+
+
+@cache
+def _read(recipe: str, settings: tuple[str, ...]) -> Recipe:
+    return read_recipe(recipe, settings)

@@ -96,10 +96,5 @@ CLAIMS: tuple[Claim[TrainedArm], ...] = (
 )  # fmt: skip
 
 NOT_TESTED = {
-    9: "Gains at several depths. They need ResNets of 3 depths, trained from scratch with 2 pools and 3 seeds.",
-    10: "B-CNN, DeepO2P and improved B-CNN, trained from scratch. It needs trainings with 4 pools and 3 seeds.",
     13: "Fused scores of two trained networks. The records keep only which answers are right, not the scores.",
-    14: "Training time against MPN-COV. `covpool bench train --head isqrt --head mpn --data FOLDER` measures it.",
-    17: "FB, SORT, SE and CBAM in the same ResNet, trained from scratch. It needs 5 networks and 3 seeds.",
-    20: "Size of the gradients without post-compensation. The logs of the trainings of claim 6 contain it.",
 }

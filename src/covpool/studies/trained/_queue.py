@@ -33,7 +33,7 @@ class TrainingData:
     Attributes:
         name: Name of the data set in the records.
         folder: Its folder, for `covpool train --data`.
-        weights: File with the weights of the backbone; "" downloads them.
+        weights: File with the weights of the backbone, for trainings that start from them; "" downloads them.
         settings: Further settings for every training, such as data.cache=gpu.
     """
 
@@ -115,7 +115,8 @@ def _command(data: TrainingData, arm: TrainedArm, run: Path) -> list[str]:
     program = [sys.executable, "-m", "covpool", "train"]
     if (run / RECIPE_FILE).is_file():
         return [*program, "--resume", str(run), "--no-report"]
-    weights = ["init.pretrained=false", f"init.weights={data.weights}"] if data.weights else []
+    given = data.weights and arm.resolved.init.pretrained  # a training from scratch needs none
+    weights = ["init.pretrained=false", f"init.weights={data.weights}"] if given else []
     return [
         *(*program, arm.recipe, *arm.settings, f"seed={arm.seed}", "--data", data.folder, *weights),
         *("devices.devices=1", LAST_EPOCH_ALONE, *data.settings, "--no-report", "--out", str(run)),

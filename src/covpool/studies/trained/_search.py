@@ -3,6 +3,7 @@
 Each trains on four fifths of the training images and is evaluated on the others. Test images are not used.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def held_out(data: TrainingData) -> TrainingData:
     return replace(data, folder=str(Path(data.folder) / "train"), settings=(*data.settings, HELD_OUT))
 
 
-def best_first(found: dict[str, ArmResult]) -> list[tuple[str, float]]:
-    """The trainings of the search with their accuracies on held-out images, the best first for each recipe."""
-    known = [arm for arm in TRIED if arm.name in found]
-    known.sort(key=lambda arm: (list(FOR_ONE).index(arm.recipe), -found[arm.name].top1))
+def best_first(tried: Sequence[TrainedArm], found: dict[str, ArmResult]) -> list[tuple[str, float]]:
+    """The trainings of a search with their accuracies on held-out images, the best first for each recipe."""
+    recipes = list(dict.fromkeys(arm.recipe for arm in tried))
+    known = [arm for arm in tried if arm.name in found]
+    known.sort(key=lambda arm: (recipes.index(arm.recipe), -found[arm.name].top1))
     return [(" ".join([arm.recipe, *arm.settings]), found[arm.name].top1) for arm in known]
