@@ -1,5 +1,7 @@
 """`covpool train` as a shell runs it."""
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +12,21 @@ from covpool.cli.train import _summary
 from covpool.engine.training import Result
 from covpool.recipe import read_recipe, to_toml
 from tiny import make_tree, tiny_recipe
+
+# Slow imports that a training with a network of torchvision and without a report does not need.
+UNUSED = {"timm", "sklearn", "scipy", "matplotlib", "pandas", "transformers", "torchmetrics", "onnx", "covpool.bench"}
+PROGRAM = f"""
+import gc, sys
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(len(sys.modules)))
+from covpool.cli import main
+try:
+    main()
+finally:
+    print("unused:", *({UNUSED} & sys.modules.keys()))
+    # Before and after the imports, it may collect.
+    print("modules imported between collections:", max(b - a for a, b in zip(collected, collected[1:])))
+"""
 
 
 @pytest.fixture
@@ -31,6 +48,15 @@ def test_train_and_resume(recipe: Path, tmp_path: Path) -> None:
     again = run("train", "--resume", folder, "data.workers=0", "--no-report")
     assert again.exit_code == 0 and "test top-1" in again.stdout
     assert "cannot change in a resumed run" in refused("train", "--resume", folder, "optimizer.lr=1")
+
+
+def test_a_training_starts_without_unused_imports_and_collections(recipe: Path, tmp_path: Path) -> None:
+    settings = ("model.backbone=torchvision/mobilenet_v2", "--run", str(tmp_path / "run"), "--no-report")
+    command = [sys.executable, "-c", PROGRAM, "train", str(recipe), *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *_, unused, between = done.stdout.splitlines()
+    assert unused == "unused:"
+    assert int(between.rpartition(" ")[2]) > 1000
 
 
 def test_the_report_finds_moved_data(recipe: Path, tmp_path: Path) -> None:

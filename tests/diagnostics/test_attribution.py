@@ -32,8 +32,8 @@ def test_contributions_add_up_to_the_score(pool: str, options: dict[str, Any], s
     found = attribute(net, x, targets)
     torch.testing.assert_close(found.scores, scores)
     torch.testing.assert_close(found.positions.sum(1), scores)
-    torch.testing.assert_close(found.pairs.sum((1, 2)), scores)
-    torch.testing.assert_close(found.pairs, found.pairs.mT)
+    torch.testing.assert_close(found.parts.sum((1, 2)), scores)
+    torch.testing.assert_close(found.parts, found.parts.mT)
 
 
 def test_a_position_of_a_covariance_contributes_its_quadratic_form() -> None:
@@ -47,6 +47,22 @@ def test_a_position_of_a_covariance_contributes_its_quadratic_form() -> None:
     torch.testing.assert_close(attribute(net, x, torch.tensor([1])).positions[0], wanted)
 
 
+def test_averages_divide_into_class_activation_maps() -> None:
+    torch.manual_seed(0)
+    net, x = network("avg"), torch.randn(2, 6, 3, 2, dtype=torch.float64)
+    found = attribute(net, x, torch.tensor([1, 0]))
+    weights = net.classifier.weight[torch.tensor([1, 0])].detach()
+    torch.testing.assert_close(found.positions, torch.einsum("bc,bchw->bhw", weights, x).flatten(1) / 6)
+    torch.testing.assert_close(found.parts, weights * x.mean((2, 3)))
+
+
+def test_only_the_largest_position_of_each_channel_counts_for_max_pooling() -> None:
+    net, x = network("max", 2), torch.tensor([[[1.0, 5.0, 2.0], [7.0, 0.0, 3.0]]])[..., None]
+    found, weights = attribute(net, x, torch.tensor([0])), net.classifier.weight[0].detach()
+    torch.testing.assert_close(found.positions[0], torch.stack((7 * weights[1], 5 * weights[0], 0 * weights[0])))
+    torch.testing.assert_close(found.parts[0], torch.stack((5 * weights[0], 7 * weights[1])))
+
+
 def test_a_position_like_the_mean_contributes_nothing() -> None:
     x = torch.tensor([[[1.0, -1.0, 0.0], [2.0, -2.0, 0.0]]])[..., None]
     found = attribute(network("cov", 2), x, torch.tensor([0]))
@@ -55,9 +71,11 @@ def test_a_position_like_the_mean_contributes_nothing() -> None:
 
 def test_other_heads_are_refused() -> None:
     x, targets = torch.randn(1, 6, 3, 3), torch.tensor([0])
-    for net in (network("avg"), network("isqrt", normalize="epn"), network("isqrt", project_to=4)):
+    for net in (network("gem"), network("isqrt", normalize="epn"), network("isqrt", project_to=4)):
         with pytest.raises(covpool.CovpoolError, match="linear classifier directly on a matrix"):
             attribute(net, x, targets)
+    with pytest.raises(covpool.CovpoolError, match="Linear on AveragePool with its options"):
+        attribute(network("avg", normalize="epn"), x, targets)
     with pytest.raises(covpool.CovpoolError, match="scales with the features"):
         attribute(network("isqrt", postcomp=False), x, targets)
 

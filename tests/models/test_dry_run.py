@@ -57,6 +57,24 @@ def test_an_error_of_the_model_comes_through() -> None:
         dry_run(network(), (4, 8, 8), lambda model, x: model(x))
 
 
+@pytest.mark.parametrize("model", [nn.BatchNorm2d(4), nn.Sequential(nn.Flatten(), nn.BatchNorm2d(3))])
+def test_a_batch_norm_that_does_not_fit_is_an_error(model: nn.Module) -> None:
+    for error_of_torch in (model, lambda x: observe(model, (3, 8, 8))):
+        with pytest.raises((RuntimeError, ValueError)):
+            error_of_torch(torch.zeros(2, 3, 8, 8))
+
+
+def test_activations_and_norms_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    activations = (nn.ReLU(inplace=True), nn.ReLU6(), nn.Hardswish(), nn.Hardsigmoid(), nn.GELU())
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), *activations)
+    with monkeypatch.context() as patch:
+        for name in ("batch_norm", "relu", "relu6", "hardtanh", "hardswish", "hardsigmoid", "gelu"):
+            patch.delattr(nn.functional, name)
+        seen = observe(model, (3, 8, 8), values=False)
+    assert seen.outputs == ((1, 8, 6, 6),) and len(seen.calls) == 7
+    assert model(torch.zeros(2, 3, 8, 8)).shape == (2, 8, 6, 6)
+
+
 def test_observation_of_calls() -> None:
     seen = observe(network(), (3, 16, 24))
     assert seen.outputs == ((1, 8, 4, 6),)

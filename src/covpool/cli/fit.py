@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import check_utf8, require
+from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
 from covpool.cli._options import Device, chosen_device, split_data
 from covpool.cli._output import counting_bar, next_command, percent_interval, say, table, write_run_report
@@ -37,9 +38,10 @@ def command(
         report: Write report.html at the end.
     """
     check_utf8("the folder of the results", out)
-    require("torchvision", "models")
-    import_fabric()
-    from covpool.studies.fit import read_fit, run_fit
+    with uncollected():
+        require("torchvision", "models")
+        import_fabric()
+        from covpool.studies.fit import read_fit, run_fit
 
     name, root = split_data(folder)
     given = [f"data.name={name}"] * bool(name) + [f"out={out}"] * bool(out)

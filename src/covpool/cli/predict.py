@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError, check_positive_int, require
+from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
 from covpool.cli._options import Device, Flip, chosen_device
 from covpool.cli._output import table
@@ -37,9 +38,10 @@ def command(
     """
     check_positive_int("--top", top)
     check_positive_int("--batch-size", batch_size)
-    require("torchvision", "models")
-    import_fabric()
-    from covpool.engine.evaluation import predict
+    with uncollected():
+        require("torchvision", "models")
+        import_fabric()
+        from covpool.engine.evaluation import predict
 
     place = chosen_device(device)
     found = predict(checkpoint, _files(images), top=top, flip=flip, batch_size=batch_size, device=place)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from covpool._errors import CovpoolError
+from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
@@ -43,8 +44,9 @@ def command(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("a sweep runs in one process: under torchrun call `covpool train` once per setting")
 
-    import_fabric()
-    from covpool.studies.sweep import plan
+    with uncollected():
+        import_fabric()
+        from covpool.studies.sweep import plan
 
     folder = out or Path("runs", f"{Path(recipe).stem}-sweep")
     planned = plan(recipe, [*(settings or []), *data_overrides(data)], folder)

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
+from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
@@ -41,15 +42,16 @@ def command(
         report: Write report.html at the end.
         dry_run: Print the recipe with every setting, without training.
     """
-    from covpool.recipe import to_toml
+    with uncollected():
+        from covpool.recipe import to_toml
 
-    chosen = _chosen_recipe(recipe, [*(settings or []), *data_overrides(data)], out, resume)
-    if dry_run:
-        typer.echo(to_toml(chosen), nl=False)
-        return
-    import_fabric()
-    from covpool.engine import leave_processes
-    from covpool.engine.training import Stopped, train
+        chosen = _chosen_recipe(recipe, [*(settings or []), *data_overrides(data)], out, resume)
+        if dry_run:
+            typer.echo(to_toml(chosen), nl=False)
+            return
+        import_fabric()
+        from covpool.engine import leave_processes
+        from covpool.engine.training import Stopped, train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"

@@ -15,12 +15,15 @@ from covpool.kernels.plan import Planned, launch_kernel
 
 # fmt: off
 
-TILE = 4096  # entries of a map at a time
+TILE = 4096  # entries of a map that a program computes
+SUMMED_TILE = 8192  # entries of a map that a program sums at a time
+SUMMING_WARPS = 8
+STAGES = 3  # tiles to sum that are loaded at a time
 MOST_CHANNELS = 64  # of a tile: 128 bytes of half-precision numbers, which memory transfers at once
 LEAST_CHANNELS = 32
 UNIT = 8  # kernels get the channels as a multiple of it, so that the compiler knows it may load 16 bytes at once
 MERGED_CHANNELS = 16  # of a program that merges the shares
-MOST_SHARES = 256  # of the rows; each share is summed by a program of its own for each block of channels
+MOST_SHARES = 512  # of the rows; each share is summed by a program of its own for each block of channels
 PROGRAMS = 4  # per multiprocessor, if there are enough rows
 
 
@@ -62,7 +65,8 @@ def through_activation(g, z, ACTIVATION: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["m", "share"])
-def batch_moments_kernel(x, parts, m, units, share, UNIT: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+def batch_moments_kernel(x, parts, m, units, share,
+                         UNIT: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, STAGES: tl.constexpr):
     """The mean of each channel over a share of the rows, in two parts, and the sum of the squared deviations from it.
 
     The first part is the mean of the first rows of the share. The second is small, so large means cost no accuracy.
@@ -75,7 +79,7 @@ def batch_moments_kernel(x, parts, m, units, share, UNIT: tl.constexpr, BR: tl.c
     pivot = (tl.sum(tile, 0) / tl.minimum(BR, stop - first))[None, :]
     total = tl.zeros((BR, BC), tl.float32)
     square = total
-    for start in range(first, stop, BR):
+    for start in tl.range(first, stop, BR, num_stages=STAGES):
         tile, _, inside = load_rows(x, start + tl.arange(0, BR), channels, stop, c)
         tile = tl.where(inside, tile - pivot, 0.0)
         total += tile
@@ -154,7 +158,8 @@ def load_gradient(x, g, rows, channels, m, c, mean, scale, weight, bias, ACTIVAT
 
 @triton.jit(do_not_specialize=["m", "share"])
 def batch_gradient_sums_kernel(x, g, mean, variance, weight, bias, parts, m, units, share, eps,
-                               ACTIVATION: tl.constexpr, UNIT: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+                               ACTIVATION: tl.constexpr, UNIT: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
+                               STAGES: tl.constexpr):
     """The gradients of bias and weight from a share of the rows."""
     c = units * UNIT
     channels = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -165,7 +170,7 @@ def batch_gradient_sums_kernel(x, g, mean, variance, weight, bias, parts, m, uni
     factor, shift = load_channels(weight, channels, c), load_channels(bias, channels, c)
     total = tl.zeros((BR, BC), tl.float32)
     product = total
-    for start in range(first, stop, BR):
+    for start in tl.range(first, stop, BR, num_stages=STAGES):
         normal, slope, _, _ = load_gradient(x, g, start + tl.arange(0, BR), channels, stop, c, average, scale, factor,
                                             shift, ACTIVATION)
         total += slope
@@ -211,12 +216,12 @@ class Grid:
         self.c = x.shape[1]
         self.m = x.numel() // self.c
         self.block = LEAST_CHANNELS if self.c <= LEAST_CHANNELS else MOST_CHANNELS
-        self.rows = TILE // self.block
         self.blocks = triton.cdiv(self.c, self.block)
-        tiles = triton.cdiv(self.m, self.rows)
-        self.tiles = (self.blocks * tiles,)
-        wanted = max(1, min(PROGRAMS * multiprocessors(x.device) // self.blocks, MOST_SHARES, tiles))
-        self.share = triton.cdiv(tiles, wanted) * self.rows
+        self.rows, self.summed_rows = TILE // self.block, SUMMED_TILE // self.block
+        self.tiles = (self.blocks * triton.cdiv(self.m, self.rows),)
+        summed = triton.cdiv(self.m, self.summed_rows)
+        wanted = max(1, min(PROGRAMS * multiprocessors(x.device) // self.blocks, MOST_SHARES, summed))
+        self.share = triton.cdiv(summed, wanted) * self.summed_rows
         self.shares = triton.cdiv(self.m, self.share)
         self.unit = UNIT if self.c % UNIT == 0 else 1
         self.units = self.c // self.unit
@@ -224,6 +229,13 @@ class Grid:
     @property
     def constants(self) -> dict[str, int]:
         return {"UNIT": self.unit, "BR": self.rows, "BC": self.block}
+
+    @property
+    def summing(self) -> dict[str, int]:
+        return {
+            **{"UNIT": self.unit, "BR": self.summed_rows, "BC": self.block},
+            **{"STAGES": STAGES, "num_warps": SUMMING_WARPS},
+        }
 
     @property
     def merging(self) -> dict[str, int]:
@@ -237,7 +249,7 @@ def _forward(
     by, y = Grid(x), torch.empty_like(x)
     mean, variance = (weight.new_empty(by.c, dtype=torch.float32) for _ in range(2))
     parts = mean.new_empty(by.shares, 3, by.c)
-    launch_kernel(batch_moments_kernel, (by.blocks, by.shares), x, parts, by.m, by.units, by.share, **by.constants)
+    launch_kernel(batch_moments_kernel, (by.blocks, by.shares), x, parts, by.m, by.units, by.share, **by.summing)
     tracked = running_mean is not None
     launch_kernel(
         merge_batch_moments_kernel, (triton.cdiv(by.c, MERGED_CHANNELS),), parts, mean, variance,
@@ -261,7 +273,7 @@ def _backward(
     given = x, g, mean, variance, weight, bias
     launch_kernel(
         batch_gradient_sums_kernel, (by.blocks, by.shares), *given, parts, by.m, by.units, by.share, eps,
-        ACTIVATION=activation, **by.constants,
+        ACTIVATION=activation, **by.summing,
     )  # fmt: skip
     launch_kernel(
         merge_batch_gradients_kernel, (triton.cdiv(by.c, MERGED_CHANNELS),), parts, dweight, dbias, by.units, by.shares,

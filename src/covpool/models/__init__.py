@@ -12,6 +12,7 @@ from covpool.models._backbone import Streams as Streams
 from covpool.models._blocks_in_order import previous_block as previous_block
 from covpool.models._cost import Cost as Cost
 from covpool.models._cost import cost as cost
+from covpool.models._depthwise import replace_depthwise as replace_depthwise
 from covpool.models._efficiency import Efficiency as Efficiency
 from covpool.models._efficiency import efficiency as efficiency
 from covpool.models._fused_norms import fuse_norms as fuse_norms

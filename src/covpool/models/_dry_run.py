@@ -16,6 +16,8 @@ from covpool._errors import WrongTypeError
 
 M = TypeVar("M", bound=nn.Module)
 R = TypeVar("R")
+# On the meta device torch runs these activations as Python code, which takes longer than the rest of a network.
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.Hardswish, nn.Hardsigmoid, nn.GELU)
 
 
 def share(model: M) -> M:
@@ -48,12 +50,35 @@ def dry_run(model: M, image: tuple[int, ...], run: Callable[[M, Tensor], R], *, 
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(()))
     try:
         with torch.no_grad():
-            return run(without_memory(model).eval(), torch.empty(1, *image, dtype=parameter.dtype, device="meta"))
+            bare = _without_values(without_memory(model).eval())
+            return run(bare, torch.empty(1, *image, dtype=parameter.dtype, device="meta"))
     except Exception:
         if parameter.device.type == "meta" or not values:
             raise
     with torch.no_grad(), evaluating(model):
         return run(model, torch.zeros(1, *image, dtype=parameter.dtype, device=parameter.device))
+
+
+def _without_values(model: M) -> M:
+    """Let activations and batch norms return their input, which has the shape of their output. Changes `model`."""
+    for module in model.modules():
+        if type(module) in ACTIVATIONS:
+            setattr(module, "forward", _same)  # noqa: B010
+        elif type(module) is nn.BatchNorm2d:
+            setattr(module, "forward", partial(_normed, module))  # noqa: B010
+    return model
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _normed(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """The input of a batch norm, which must have its channels."""
+    norm._check_input_dim(x)
+    if x.shape[1] != norm.num_features:
+        raise RuntimeError(f"a batch norm must have {norm.num_features} channels; got {tuple(x.shape)}")
+    return x
 
 
 @contextmanager

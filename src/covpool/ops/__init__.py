@@ -10,6 +10,7 @@ from covpool.ops.batch_norm import batch_norm as batch_norm
 from covpool.ops.clip_eigh import clip_eigh as clip_eigh
 from covpool.ops.covariance import covariance as covariance
 from covpool.ops.cross_covariance import cross_covariance as cross_covariance
+from covpool.ops.depthwise_convolution import depthwise_convolution as depthwise_convolution
 from covpool.ops.eigh import eigh as eigh
 from covpool.ops.elementary import symmetrize as symmetrize
 from covpool.ops.gaussian_embedding import gaussian_embedding as gaussian_embedding

@@ -1,4 +1,4 @@
-"""Maps of the positions, and the pairs of channels, that decided for the predicted class."""
+"""Maps of the positions, and the channels or pairs of channels, that decided for the predicted class."""
 
 from dataclasses import dataclass
 from math import isqrt
@@ -17,7 +17,7 @@ from covpool.report._mistakes import as_data_uri
 from covpool.report._open import OpenRun
 from covpool.report._section import required
 
-SHOWN, PAIRS = 4, 3  # images, and pairs of channels of each
+SHOWN, PARTS = 4, 3  # images, and channels or pairs of channels of each
 FOR, AGAINST = (230, 159, 0), (0, 114, 178)  # orange and blue, which color-blind eyes tell apart
 
 
@@ -29,13 +29,13 @@ class AttributionMap:
         source: The image under its map, as a data URI.
         predicted: Name of the predicted class.
         score: Score of that class, without the bias of the classifier.
-        pairs: The pairs of channels that contribute most, with their contributions.
+        parts: The channels, or pairs of channels, that contribute most, with their contributions.
     """
 
     source: str
     predicted: str
     score: float
-    pairs: list[tuple[int, int, float]]
+    parts: list[tuple[str, float]]
 
 
 def attribution_maps(run: OpenRun) -> list[AttributionMap]:
@@ -56,7 +56,7 @@ def attribution_maps(run: OpenRun) -> list[AttributionMap]:
             as_data_uri(_overlay(_pixels(x[0], checkpoint), grid, x.shape[-2:])),
             images.classes[int(label)],
             float(found.scores),
-            _largest(found.pairs[0]),
+            _largest(found.parts[0]),
         )
 
     return [one.outputs[0] for one in infer(network, select_rows(batches, lambda batch: ~batch.broken), forward)]
@@ -86,9 +86,13 @@ def _overlay(pixels: Tensor, grid: Tensor, size: torch.Size) -> Image.Image:
     return Image.fromarray(mixed.permute(1, 2, 0).byte().numpy())
 
 
-def _largest(pairs: Tensor) -> list[tuple[int, int, float]]:
-    """The pairs with the largest contributions, by size."""
-    both = (pairs + pairs.mT).triu()
-    both.diagonal().div_(2)
-    places = both.abs().flatten().topk(min(PAIRS, both.numel())).indices.tolist()
-    return [(*divmod(place, len(both)), float(both.flatten()[place])) for place in places]
+def _largest(parts: Tensor) -> list[tuple[str, float]]:
+    """The channels (c,), or pairs of channels (c, c), with the largest contributions, by size."""
+    is_pairs = parts.ndim == 2
+    if is_pairs:
+        parts = (parts + parts.mT).triu()
+        parts.diagonal().div_(2)
+    each = parts.flatten()
+    places = each.abs().topk(min(PARTS, len(each))).indices.tolist()
+    names = ["channels {}, {}".format(*divmod(p, len(parts))) if is_pairs else f"channel {p}" for p in places]
+    return list(zip(names, each[places].tolist(), strict=True))

@@ -32,7 +32,7 @@ from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, 
 from covpool.engine.training._trained_on import describe_data
 from covpool.engine.training._writer import Writer
 from covpool.io import DataSplit, EvaluationSettings, rebuild_saved
-from covpool.models import Network, fuse_norms, rebuild
+from covpool.models import Network, fuse_norms, rebuild, replace_depthwise
 from covpool.recipe import Recipe
 
 OnEvent = Callable[[Event], None]
@@ -73,6 +73,7 @@ class Session:
             nn.SyncBatchNorm.convert_sync_batchnorm(self.network)
         if fabric.device.type == "cuda":
             fuse_norms(self.network)
+            replace_depthwise(self.network)
         self.wrapped: nn.Module = self.network  # the network as the strategy wraps it
         self.ema = self._make_ema()
         on_gpu = fabric.device.type == "cuda" and not self.is_sharded
