@@ -166,6 +166,8 @@ class Train(Settings):
     """Largest norm of the gradient; 0 turns clipping off."""
     label_smoothing: Fraction = 0.0
     """Label smoothing of the cross-entropy."""
+    vector_dropout: Fraction = 0.0
+    """Probability of dropping each element of the pooled vector before the classifier."""
     ema: Fraction = 0.0
     """Decay of the moving average of the weights that is evaluated; 0 turns it off."""
     precision: Precision = "32"

@@ -24,6 +24,7 @@ from covpool.engine.training._schedule import lr_factor
 from covpool.engine.training._session import Session
 from covpool.engine.training._state import restore
 from covpool.engine.training._step import Stepper
+from covpool.engine.training._vector_dropout import drop_vectors
 from covpool.recipe import ResolvedStage, total_epochs, total_steps
 
 EPOCH_NAMES = {"loss": "train_loss", "accuracy": "train_top1"}  # names in an epoch's event for names in a step's
@@ -68,6 +69,8 @@ class StageTraining:
         for module in network.modules():
             if isinstance(module, nn.Hardtanh):  # also ReLU6; in place, autograd would copy its input first
                 module.inplace = False
+        probability = self.settings.vector_dropout
+        self._dropout = drop_vectors(network, probability) if probability else None
         optimizer = make_optimizer(network, self.recipe.optimizer)
         compiled = cast(nn.Module, torch.compile(network)) if self.settings.compile else network
         self.model, self.optimizer = self.fabric.setup(compiled, optimizer)
@@ -103,6 +106,8 @@ class StageTraining:
         finally:
             self.stepper.runner.close()
             self.meter.close()
+            if self._dropout is not None:
+                self._dropout.remove()
 
     def _run_epoch(self) -> None:
         position, settings = self.position, self.settings

@@ -64,7 +64,14 @@ FROM_SCRATCH: tuple[Claim[TrainedArm], ...] = (
           "26.70 and 22.89 (34), 24.70 and 22.14 (50); 24.93 with 18 layers and 128 channels"),
 )  # fmt: skip
 
-_FOR_BOTH = ((), ("optimizer.lr=0.1",), ("optimizer.lr=0.4",), ("optimizer.weight_decay=1e-3",), ("augment.mixup=0.2",))
+_FOR_BOTH = (
+    (),
+    ("optimizer.lr=0.1",),
+    ("optimizer.lr=0.4",),
+    ("optimizer.weight_decay=1e-3",),
+    ("augment.mixup=0.2",),
+    ("train.vector_dropout=0.5",),
+)
 _FOR_ONE = {
     "scratch": (
         ("optimizer.head_weight_decay=5e-4",),
