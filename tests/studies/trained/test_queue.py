@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import trees
 from cli.runner import refused, run
 from covpool import CovpoolError
+from covpool.engine.evaluation import SCORES_FILE
 from covpool.studies.claims import read_claims
 from covpool.studies.trained import PATTERN, Setting, TrainedArm, TrainingData, train_arms
 from covpool.studies.trained._queue import _command
@@ -49,6 +52,17 @@ def test_trainings_run_at_once_and_failures_stop_no_other(data: TrainingData, tm
     other = replace(data, settings=(*data.settings, "train.epochs=2"))
     (trained,) = train_arms(other, [AVG], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None)
     assert trained.seconds > 1
+
+
+def test_fused_scores_are_those_of_two_trainings_that_are_not_repeated(data: TrainingData, tmp_path: Path) -> None:
+    fused = replace(ISQRT, fused_with=AVG)
+    list(train_arms(data, [fused, ISQRT, AVG], tmp_path, at_once=3, seconds=600, on_failure=lambda *_: None))
+    assert len(list(tmp_path.iterdir())) == 2
+    (found,) = train_arms(data, [fused], tmp_path, at_once=1, seconds=600, on_failure=lambda *_: None)
+    scores = [load_file(path) for path in tmp_path.glob(f"*/{SCORES_FILE}")]
+    wanted = sum(each["logits"].log_softmax(1) for each in scores).argmax(1) == scores[0]["targets"]
+    assert found.seconds < 1 and found.arm == f"{ISQRT.name} + {AVG.name}"
+    assert torch.equal(found.answers.right.bool(), wanted)
 
 
 def test_a_training_that_diverges_is_wrong_on_every_image(data: TrainingData, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from covpool.studies.trained._arm import TrainedArm as TrainedArm
 from covpool.studies.trained._arm import minutes as minutes
-from covpool.studies.trained._claims import NOT_TESTED as NOT_TESTED
 from covpool.studies.trained._gradients import GRADIENTS as GRADIENTS
 from covpool.studies.trained._gradients import measure_gradients as measure_gradients
 from covpool.studies.trained._measured import SIZE as SIZE

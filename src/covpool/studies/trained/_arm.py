@@ -15,11 +15,13 @@ class TrainedArm:
         recipe: Name of the recipe.
         settings: Settings that replace those of the recipe, as on the command line.
         seed: Seed of the training.
+        fused_with: Another training, to whose log-probabilities those of this one are added.
     """
 
     recipe: str
     settings: tuple[str, ...] = ()
     seed: int = 1
+    fused_with: "TrainedArm | None" = None
 
     @property
     def name(self) -> str:
@@ -28,7 +30,14 @@ class TrainedArm:
         >>> TrainedArm(recipe="finetune", settings=("pool.name=cov",)).name
         'finetune pool.name=cov seed=1'
         """
-        return " ".join([self.recipe, *self.settings, f"seed={self.seed}"])
+        own = " ".join([self.recipe, *self.settings, f"seed={self.seed}"])
+        return own if self.fused_with is None else f"{own} + {self.fused_with.name}"
+
+    @property
+    def label(self) -> str:
+        """The name without seeds."""
+        own = " ".join([self.recipe, *self.settings])
+        return own if self.fused_with is None else f"{own} + {self.fused_with.label}"
 
     @property
     def resolved(self) -> Recipe:
@@ -41,18 +50,26 @@ class TrainedArm:
 
     @property
     def minutes(self) -> float:
-        """The minutes of an H200 that the training takes if four run at once.
+        """The minutes of an H200 that the training takes if four run at once. Fused trainings take none of their own.
 
         >>> TrainedArm(recipe="finetune", settings=("augment.size=224",)).minutes
         0.4
         """
+        if self.fused_with is not None:
+            return 0.0
         recipe = self.resolved
         assert recipe.augment.size is not None
         return MINUTES[recipe.model.backbone, recipe.augment.size] * recipe.train.epochs / EPOCHS
 
     def with_seed(self, seed: int) -> "TrainedArm":
-        """The same training with another seed."""
-        return replace(self, seed=seed)
+        """The same training, or the same two trainings, with another seed."""
+        other = self.fused_with
+        return replace(self, seed=seed, fused_with=None if other is None else other.with_seed(seed))
+
+    @property
+    def alone(self) -> "TrainedArm":
+        """The training without the one that it is fused with."""
+        return replace(self, fused_with=None)
 
 
 EPOCHS = 25

@@ -5,7 +5,7 @@ from statistics import mean
 
 from covpool.studies.claims import ClaimRow, Results, held, make_sections, table
 from covpool.studies.trained._arm import TrainedArm, minutes
-from covpool.studies.trained._claims import NOT_TESTED, SEEDS
+from covpool.studies.trained._claims import SEEDS
 from covpool.studies.trained._measured import SIZE, TIME
 from covpool.studies.trained._search import best_first
 from covpool.studies.trained._setting import SETTINGS, Setting, find_setting
@@ -13,7 +13,6 @@ from covpool.studies.trained._setting import SETTINGS, Setting, find_setting
 
 def make_page(rows: Sequence[ClaimRow], results: Results, searched: Results) -> str:
     """Write the page's tables in Markdown: scoreboard, accuracies, search, queue with its minutes, and every claim."""
-    left = [f"* Claim {number}: {reason}" for number, reason in NOT_TESTED.items()]
     return "\n\n".join(
         [
             "## Scoreboard",
@@ -24,7 +23,6 @@ def make_page(rows: Sequence[ClaimRow], results: Results, searched: Results) -> 
             _search(searched),
             "## The queue",
             _queue(results),
-            "This claim has no trainings in the queue:\n\n" + "\n".join(left),
             make_sections(rows, command),
         ]
     )
@@ -67,8 +65,7 @@ def _accuracies(results: Results) -> str:
             found = [known[name].top1 for seed in SEEDS if (name := arm.with_seed(seed).name) in known]
             if found:
                 each = ", ".join(f"{100 * top1:.1f}" for top1 in found)
-                label = f"`{' '.join([arm.recipe, *arm.settings])}`"
-                rows.append([setting.data, label, f"{100 * mean(found):.1f}", each])
+                rows.append([setting.data, f"`{arm.label}`", f"{100 * mean(found):.1f}", each])
     return table(["data", "training", "mean %", "by seed"], rows)
 
 

@@ -4,14 +4,17 @@ import hashlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from urllib.parse import quote
 
 import torch
+from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool._files import read_tensors
@@ -67,11 +70,12 @@ def train_arms(
     """
     begin, left = time.monotonic(), iter(arms)
     running: dict[Future[ArmResult], TrainedArm] = {}
+    locks: defaultdict[str, Lock] = defaultdict(Lock)
     with ThreadPoolExecutor(at_once) as pool:
         while True:
             if time.monotonic() - begin < seconds:
                 for arm in islice(left, at_once - len(running)):
-                    running[pool.submit(_train, data, arm, runs)] = arm
+                    running[pool.submit(_run_arm, data, arm, runs, locks)] = arm
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -85,22 +89,25 @@ def train_arms(
                     raise error
 
 
-def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> ArmResult:
-    # Trainings with other weights or settings have folders of their own, so that no result is taken for another.
-    conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings)).encode()).hexdigest()[:8]
-    run = runs / f"{quote(f'{data.name} {arm.name}', safe=' =,.-[]')} {conditions}"
-    scores = run / SCORES_FILE
-    begin = time.monotonic()
-    if not scores.is_file():
-        done = subprocess.run(_command(data, arm, run), capture_output=True, text=True, check=False)
-        if DIVERGED in done.stdout + done.stderr:
+def _run_arm(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[str, Lock]) -> ArmResult:
+    """Train a network, or two whose scores are fused. What another arm has trained in the same folder is not repeated.
+
+    Args:
+        data: The data set and the weights.
+        arm: The training.
+        runs: Folder of the runs.
+        locks: A lock for each training, which several arms may need at the same time.
+    """
+    begin, scores = time.monotonic(), []
+    for one in (arm.alone, *([arm.fused_with] if arm.fused_with else [])):
+        with locks[one.name]:
+            found = _train(data, one, runs)
+        if found is None:
             count = _count_test_images(data)
             return ArmResult(data=data.name, arm=arm.name, images=count, right=pack(torch.zeros(count).bool()))
-        if done.returncode or not scores.is_file():
-            said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
-            raise CovpoolError(f"{arm.name} failed: {said or done.returncode}")
-    found = read_tensors(scores)
-    right = found["logits"].argmax(1) == found["targets"]
+        scores.append(found["logits"].log_softmax(1))
+        targets = found["targets"]
+    right = torch.stack(scores).sum(0).argmax(1) == targets
     return ArmResult(
         data=data.name,
         arm=arm.name,
@@ -109,6 +116,22 @@ def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> ArmResult:
         right=pack(right),
         seconds=time.monotonic() - begin,
     )
+
+
+def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> Mapping[str, Tensor] | None:
+    """Train a network and return the scores of the test images; None if the loss is not finite."""
+    # Trainings with other weights or settings have folders of their own, so that no result is taken for another.
+    conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings)).encode()).hexdigest()[:8]
+    run = runs / f"{quote(f'{data.name} {arm.name}', safe=' =,.-[]')} {conditions}"
+    scores = run / SCORES_FILE
+    if not scores.is_file():
+        done = subprocess.run(_command(data, arm, run), capture_output=True, text=True, check=False)
+        if DIVERGED in done.stdout + done.stderr:
+            return None
+        if done.returncode or not scores.is_file():
+            said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
+            raise CovpoolError(f"{arm.name} failed: {said or done.returncode}")
+    return read_tensors(scores)
 
 
 def _command(data: TrainingData, arm: TrainedArm, run: Path) -> list[str]:

@@ -57,4 +57,4 @@ def best_first(tried: Sequence[TrainedArm], found: dict[str, ArmResult]) -> list
     recipes = list(dict.fromkeys(arm.recipe for arm in tried))
     known = [arm for arm in tried if arm.name in found]
     known.sort(key=lambda arm: (recipes.index(arm.recipe), -found[arm.name].top1))
-    return [(" ".join([arm.recipe, *arm.settings]), found[arm.name].top1) for arm in known]
+    return [(arm.label, found[arm.name].top1) for arm in known]
