@@ -9,6 +9,7 @@ NOT_MEASURED = {  # not applied to features, or parts of other operations
     *("PRECISIONS", "Precision", "RootBackward", "at_least_float32", "draw_sketch", "eigh"),
     *("in_autocast", "l2_normalize", "outside_autocast", "product"),
     *("reference", "tf32_allowed", "unit_length"),
+    *("Activation", "batch_norm", "depthwise_convolution"),  # not of pooling
 }
 
 

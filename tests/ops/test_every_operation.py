@@ -42,7 +42,8 @@ with_true_slope = pytest.mark.parametrize("name", [name for name in OPERATIONS i
 @pytest.mark.parametrize("n", [3, 7, 20])
 def test_float64_gradient_through_the_features(name: str, n: int) -> None:
     """Rank-deficient (n <= c), n = c and n > c, under an upstream gradient that is not symmetric."""
-    assert_gradient(OPERATIONS[name].fast, features(2, n, 7), step=1e-5)
+    # A shorter step leaves more round-off: with 1e-5, gaussian_lovric misses the limit on some processors.
+    assert_gradient(OPERATIONS[name].fast, features(2, n, 7), step=3e-5)
 
 
 @every_operation
@@ -271,4 +272,6 @@ def test_second_derivative_of_a_simple_operation(name: str) -> None:
 def test_every_public_operation_has_its_second_derivative_tested() -> None:
     tested = set(re.findall(r"\bops\.(\w+)", inspect.getsource(operations))) | set(SIMPLE)
     public = {name for name, value in vars(ops).items() if inspect.isfunction(value) and not name.startswith("_")}
-    assert public - tested == {"at_least_float32", "draw_sketch", "in_autocast", "outside_autocast", "tf32_allowed"}
+    untested = {"at_least_float32", "draw_sketch", "in_autocast", "outside_autocast", "tf32_allowed"}
+    of_torch = {"batch_norm", "depthwise_convolution"}  # and the kernels refuse second derivatives
+    assert public - tested == untested | of_torch
