@@ -38,6 +38,11 @@ def needs_derivative(x: Tensor, w: Tensor | None) -> bool:
     """Whether a derivative of a function of these ordinary tensors may be asked for, in reverse or in forward mode."""
     if torch.is_grad_enabled() and (x.requires_grad or (w is not None and w.requires_grad)):
         return True
+    return in_forward_mode()
+
+
+def in_forward_mode() -> bool:
+    """Whether torch's forward mode of automatic differentiation is active."""
     return getattr(forward_ad, "_current_level", 0) >= 0  # private to torch; -1 outside forward mode
 
 
