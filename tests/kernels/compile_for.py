@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from covpool.kernels import batch_norm, covariance, cut, isqrt, launch, power, sketch, sqrtm
+from covpool.kernels import batch_norm, covariance, cut, isqrt, launch, lyapunov, power, sketch, sqrtm
 
 # Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
 # in teams.
@@ -70,6 +70,7 @@ def main(capability: int, room: int, what: str) -> None:
     for precision, b, c in MATRICES[what]:
         s = torch.empty(b, c, c)
         sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
+        lyapunov.solve_eager(s, s.clone(), s.clone(), 8, precision)
     for precision, full in COVARIANCES[what]:
         x = torch.empty(2, 150, 200)
         z, *kept = covariance.forward_eager(x, None, True, full, precision)

@@ -8,13 +8,15 @@ from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import check_choice, check_positive_int
-from covpool.ops._backend import exporting
+from covpool.ops._autograd import is_eager
+from covpool.ops._backend import choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._known_root import KnownRoot
 from covpool.ops.elementary import frobenius_norm, symmetrize
 from covpool.ops.lyapunov import lyapunov_solve
 from covpool.ops.lyapunov_newton_schulz import lyapunov_steps
 
 RootBackward = Literal["iterative", "lyapunov", "autograd"]
+MOST_STEPS = 16  # that the kernels take
 ROOT_BACKWARDS: tuple[RootBackward, ...] = ("iterative", "lyapunov", "autograd")
 
 
@@ -44,7 +46,8 @@ def approximate_root(
 
 def _scaled(s: Tensor, approximant: Callable[[Tensor], Tensor]) -> Tensor:
     t, zero = _norm(s)
-    return torch.where(zero, 0, t.sqrt()) * approximant(torch.where(zero, 0, s / t))
+    z = approximant(s * torch.where(zero, 0, 1 / t))
+    return (z + z.mT) * (0.5 * torch.where(zero, 0, t.sqrt()))
 
 
 def _norm(s: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,9 +58,19 @@ def _norm(s: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
-    """x with z x + x z = g. It is linear in g and its own adjoint."""
+    """x with z x + x z = g, or its symmetric part, which alone counts. It is linear in g and its own adjoint."""
     if steps is None:
         return lyapunov_solve(z, g)
+    if not torch.is_grad_enabled() and _kernels_serve(s, z, g, steps):
+        from covpool.kernels import lyapunov  # at first use: `import covpool` must not import triton
+
+        left, root, right = (m.reshape(-1, *m.shape[-2:]) for m in (s, z, g))
+        return lyapunov.solve_eager(left, root, right, steps, matmul_precision(s, None)).reshape(s.shape)
     t, zero = _norm(s)
     r = torch.where(zero, 0, t.rsqrt())
     return lyapunov_steps(z * r, g * r, steps)
+
+
+def _kernels_serve(s: Tensor, z: Tensor, g: Tensor, steps: int) -> bool:
+    served = steps <= MOST_STEPS and s.numel() > 0 and is_eager(s, z, g) and kernels_serve(s, s.shape[-1])
+    return choose_backend("auto", s.device.type, served) == "triton"

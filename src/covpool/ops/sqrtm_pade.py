@@ -8,7 +8,6 @@ from covpool._errors import check_positive_int
 from covpool.ops._polynomial import polynomials
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops.approximate_root import RootBackward, approximate_root
-from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision, product
 
 
@@ -61,6 +60,6 @@ def sqrtm_pade(
     def approximant(normalized: Tensor) -> Tensor:
         p, q = polynomials(normalized, numerator, denominator)
         inverse, _ = spd_inverse(q)  # the eigenvalues of q are within [2 order + 1, 4^order]
-        return symmetrize(product(inverse, p))
+        return product(inverse, p)
 
     return approximate_root(a, approximant, backward, steps)
