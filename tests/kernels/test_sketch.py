@@ -76,3 +76,13 @@ def test_second_derivative() -> None:
         (dx,) = torch.autograd.grad(f(x, None, hashes, signs, 20).abs().square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad((dx * g).sum(), x)[0])
     assert relative_error(*found) <= 1e-5
+
+
+def test_gradients_for_several_upstream_gradients_at_once() -> None:
+    x = randn(2, 5, CHANNELS).requires_grad_()
+    hashes, signs = drawn(3, 20)
+    z = torch.view_as_real(by_kernels(x, None, hashes, signs, 20))
+    g = randn(4, *z.shape, seed=1)
+    (together,) = torch.autograd.grad(z, x, g, is_grads_batched=True, retain_graph=True)
+    alone = torch.stack([torch.autograd.grad(z, x, one, retain_graph=True)[0] for one in g])
+    assert relative_error(together, alone) <= 1e-5

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from covpool.kernels import largest_tile
-from covpool.ops._autograd import Differentiable, in_forward_mode, is_eager, keep, needs_derivative
+from covpool.ops._autograd import (
+    Differentiable,
+    gradient_of,
+    in_forward_mode,
+    is_eager,
+    is_eager_gradient,
+    keep,
+    needs_derivative,
+)
 
 MOST_SKETCHES = 4  # that the kernels take
 
@@ -32,9 +40,8 @@ class _SpectraByKernels(Differentiable):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, w, hashes, signs, z = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            pooled = _by_torch(x, w, hashes, signs, ctx.size)
-            (dx,) = torch.autograd.grad(pooled, x, g, create_graph=True)
+        if torch.is_grad_enabled() or not is_eager_gradient(g):
+            dx = gradient_of(lambda x: _by_torch(x, w, hashes, signs, ctx.size), x, g)
         else:
             from covpool.kernels import sketch  # at first use: `import covpool` must not import triton
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import check_choice, check_positive_int
-from covpool.ops._autograd import is_eager
+from covpool.ops._autograd import is_eager, is_eager_gradient
 from covpool.ops._backend import choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._known_root import KnownRoot
 from covpool.ops.elementary import frobenius_norm, symmetrize
@@ -72,5 +72,5 @@ def _solve(s: Tensor, z: Tensor, g: Tensor, steps: int | None) -> Tensor:
 
 
 def _kernels_serve(s: Tensor, z: Tensor, g: Tensor, steps: int) -> bool:
-    served = steps <= MOST_STEPS and s.numel() > 0 and is_eager(s, z, g) and kernels_serve(s, s.shape[-1])
-    return choose_backend("auto", s.device.type, served) == "triton"
+    served = steps <= MOST_STEPS and s.numel() > 0 and is_eager(s, z) and kernels_serve(s, s.shape[-1])
+    return choose_backend("auto", s.device.type, served) == "triton" and is_eager_gradient(g)
