@@ -25,7 +25,7 @@ def _whole(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _by_blocks(a: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
     c = a.shape[-1]
-    lower, inverse = torch.zeros_like(a), torch.zeros_like(a)
+    lower, inverse = torch.zeros_like(a).mT, torch.zeros_like(a)  # by columns, as LAPACK stores a factor
     failed = a.new_zeros(len(a), dtype=torch.bool)
     for start in range(0, c, block):
         end = min(start + block, c)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from covpool._check_tensors import check_square
 from covpool._errors import check_choice, check_positive_int
-from covpool.ops._autograd import is_eager, is_eager_gradient
+from covpool.ops._autograd import is_eager, is_eager_gradient, needs_derivative
 from covpool.ops._backend import choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._known_root import KnownRoot
 from covpool.ops.elementary import frobenius_norm, symmetrize
@@ -25,20 +25,23 @@ def approximate_root(
     approximant: Callable[[Tensor], Tensor],
     backward: RootBackward,
     steps: int,
+    symmetric: bool = False,
 ) -> Tensor:  # (..., c, c)
     """sqrt(t) f(a / t), t = |a|_F, for a function f close to the root on symmetric matrices with eigenvalues in [0, 1].
 
     Args:
-        a: Symmetric positive semi-definite matrices. Only their symmetric part counts. Zero gives zero.
+        a: Positive semi-definite matrices. Zero gives zero.
         approximant: The function f.
         backward: The derivative of the exact root at the result z, the solution x of z x + x z = g, by Newton-Schulz
             steps ("iterative") or exactly ("lyapunov"), once; "autograd" is the derivative of sqrt(t) f(a / t) itself.
         steps: Number of steps of the iterative solution.
+        symmetric: Whether `a` is symmetric, and whatever takes the gradient in it reads only its symmetric part.
+            Otherwise the symmetric part of `a` counts.
     """
     check_square("a", a)
     check_choice("backward", backward, ROOT_BACKWARDS)
     check_positive_int("steps", steps)
-    s = symmetrize(a)
+    s = a if symmetric else symmetrize(a)
     if backward == "autograd" or exporting():
         return _scaled(s, approximant)
     return KnownRoot.call(s, _scaled(s.detach(), approximant), _solve, steps if backward == "iterative" else None)
@@ -52,7 +55,10 @@ def _scaled(s: Tensor, approximant: Callable[[Tensor], Tensor]) -> Tensor:
 
 def _norm(s: Tensor) -> tuple[Tensor, Tensor]:
     """|s|_F, or one where it is below the smallest normal number, and whether it is."""
-    t = frobenius_norm(s)
+    if s.dtype == torch.float32 and is_eager(s) and not needs_derivative(s, None):
+        t = torch.linalg.vector_norm(s, dim=(-2, -1), keepdim=True, dtype=torch.float64).to(s.dtype)
+    else:
+        t = frobenius_norm(s)
     zero = t < torch.finfo(t.dtype).tiny
     return torch.where(zero, 1, t), zero
 

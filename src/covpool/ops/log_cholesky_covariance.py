@@ -99,7 +99,7 @@ def _value(
     lower, inverse, failed = cholesky_inverse(sigma)
     fault = torch.where(failed.unsqueeze(-1), torch.nan, torch.zeros_like(slope))  # not positive definite gives NaN
     columns, on_diagonal = _columns(x.shape[-1], x.device)
-    z = lower.flatten(-2).index_select(-1, columns)
+    z = lower.mT.flatten(-2).index_select(-1, columns)
     z.index_copy_(-1, on_diagonal, lower.diagonal(dim1=-2, dim2=-1).log() * factor + fault)
     return z.to(x.dtype), xc, lower, inverse, slope + fault
 
@@ -109,7 +109,7 @@ def _gradient(
 ) -> Tensor:  # (b, n, c)
     c = xc.shape[-1]
     columns, _ = _columns(c, xc.device)
-    dl = lower.new_zeros(len(xc), c * c).index_copy_(-1, columns, g.double()).unflatten(-1, (c, c))
+    dl = lower.new_zeros(len(xc), c * c).index_copy_(-1, columns, g.double()).unflatten(-1, (c, c)).mT
     dl.diagonal(dim1=-2, dim2=-1).mul_(factor / lower.diagonal(dim1=-2, dim2=-1))
     phi = (lower.mT @ dl).tril_()
     phi.diagonal(dim1=-2, dim2=-1).mul_(0.5)
@@ -131,7 +131,7 @@ def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:
 
 
 def _columns(c: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where the columns of the lower triangle are in a c x c matrix, and where its diagonal is in the columns."""
+    """Where the lower triangle is in a matrix stored by columns, and where the diagonal is in the triangle."""
     columns, rows = torch.triu_indices(c, c, device=device).unbind()
     first = torch.arange(c, device=device)
-    return rows * c + columns, first * (2 * c - first + 1) // 2
+    return columns * c + rows, first * (2 * c - first + 1) // 2

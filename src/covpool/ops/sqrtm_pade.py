@@ -55,6 +55,13 @@ def sqrtm_pade(
     [2.0, 3.0]
     """
     check_positive_int("order", order)
+    return pade_root(a, order, backward, steps)
+
+
+def pade_root(
+    a: Tensor, order: int, backward: RootBackward, steps: int, *, symmetric: bool = False
+) -> Tensor:  # (..., c, c) -> (..., c, c)
+    """`sqrtm_pade` outside autocast; `symmetric` as in `approximate_root`."""
     numerator, denominator = pade_coefficients(order)
 
     def approximant(normalized: Tensor) -> Tensor:
@@ -62,4 +69,4 @@ def sqrtm_pade(
         inverse, _ = spd_inverse(q)  # the eigenvalues of q are within [2 order + 1, 4^order]
         return product(inverse, p)
 
-    return approximate_root(a, approximant, backward, steps)
+    return approximate_root(a, approximant, backward, steps, symmetric)
