@@ -229,16 +229,7 @@ def collect_kernel(z, hashes, signs, out, n, size, channels, ADD: tl.constexpr, 
 
 
 # fmt: on
-def forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The pooled spectra (b, p, size // 2 + 1) of orders 1 to p, and the transforms for the backward pass.
-
-    Args:
-        x: Features (b, n, c) in float32, with any strides.
-        w: Weights (b, n) that sum to one, or None.
-        hashes: Buckets (p, c), int64.
-        signs: Signs (p, c), float32.
-        size: Number of buckets.
-    """
+def _forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> tuple[Tensor, Tensor]:
     b, n, c = x.shape
     sketches, pairs = len(hashes), (n + 1) // 2
     buckets, order = hashes.sort(dim=-1, stable=True)
@@ -259,10 +250,9 @@ def forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: in
     return torch.view_as_complex(pooled), z
 
 
-def backward(
+def _backward(
     x: Tensor, w: Tensor | None, z: Tensor, g: Tensor, hashes: Tensor, signs: Tensor, size: int
 ) -> Tensor:  # (b, n, c)
-    """The gradient in x, given that of the pooled spectra and the transforms z of `forward`."""
     b, n, c = x.shape
     sketches, pairs = len(hashes), (n + 1) // 2
     dz = x.new_empty(sketches, b, pairs, size, 2)
@@ -285,3 +275,25 @@ def backward(
 def _weights(w: Tensor | None, x: Tensor) -> Tensor:
     """The weights, or any tensor in their place."""
     return x if w is None else w.contiguous()
+
+
+def forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The pooled spectra (b, p, size // 2 + 1) of orders 1 to p, and the transforms for the backward pass.
+
+    Args:
+        x: Features (b, n, c) in float32, with any strides.
+        w: Weights (b, n) that sum to one, or None.
+        hashes: Buckets (p, c), int64.
+        signs: Signs (p, c), float32.
+        size: Number of buckets.
+    """
+    with torch.cuda.device_of(x):  # does nothing for a CPU tensor
+        return _forward(x, w, hashes, signs, size)
+
+
+def backward(
+    x: Tensor, w: Tensor | None, z: Tensor, g: Tensor, hashes: Tensor, signs: Tensor, size: int
+) -> Tensor:  # (b, n, c)
+    """The gradient in x, given that of the pooled spectra and the transforms z of `forward`."""
+    with torch.cuda.device_of(x):
+        return _backward(x, w, z, g, hashes, signs, size)
