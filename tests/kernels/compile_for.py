@@ -15,7 +15,19 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from covpool.kernels import batch_norm, covariance, cut, depthwise, isqrt, launch, plan, power, sqrtm
+from covpool.kernels import (
+    batch_norm,
+    covariance,
+    cut,
+    depthwise,
+    isqrt,
+    launch,
+    lyapunov,
+    plan,
+    power,
+    sketch,
+    sqrtm,
+)
 
 # Precision, then batch, form, positions and channels: tiles of 64 and 128, on the chip and through memory, alone and
 # in teams.
@@ -85,12 +97,17 @@ def main(capability: int, room: int, what: str) -> None:
     for precision, b, c in MATRICES[what]:
         s = torch.empty(b, c, c)
         sqrtm.backward(s, sqrtm.forward(s, 5, True, precision), 5, True, precision)
+        lyapunov.solve_eager(s, s.clone(), s.clone(), 8, precision)
     for precision, full in COVARIANCES[what]:
         x = torch.empty(2, 150, 200)
         z, *kept = covariance.forward_eager(x, None, True, full, precision)
         covariance.backward_eager(x, None, *kept, z, full, precision)
     z = torch.empty(2, 5000)
     power.backward_eager(z, power.forward_eager(z, 1e-12)[1], z, 1e-12, True)
+    for order in (4,) if what == "once" else (1, 2, 3, 4):
+        x, hashes, signs = torch.empty(2, 5, 8), torch.zeros(order, 8, dtype=torch.long), torch.ones(order, 8)
+        pooled, transforms = sketch.forward(x, None, hashes, signs, 16)
+        sketch.backward(x, None, transforms, pooled, hashes, signs, 16)
     for c, activation, dtype in NORMS[what]:
         x = torch.empty(2, c, 40, 40, dtype=dtype).contiguous(memory_format=torch.channels_last)
         weight, bias, mean, variance = torch.empty(4, c)

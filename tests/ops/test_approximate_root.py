@@ -11,6 +11,8 @@ from torch import Tensor
 from cases import features, hard_matrices, spd
 from covpool._errors import UnsupportedError
 from covpool.ops import covariance, sqrtm_pade, sqrtm_taylor
+from covpool.ops.sqrtm_pade import pade_root
+from covpool.ops.sqrtm_taylor import taylor_root
 from ops.oracles import gradient, randn, refuses, relative_error, rotation
 
 SINGULAR = spd(3.0, 1.0, 1.0, 0.2, 0.0, 0.0)
@@ -117,6 +119,21 @@ def test_euler_identity_of_the_true_derivative(root: Callable[..., Tensor]) -> N
     f, s = partial(root, backward="autograd"), MATRICES["singular"]
     g = randn(*s.shape)
     torch.testing.assert_close((gradient(f, s, g) * s).sum(), 0.5 * (g * f(s)).sum())
+
+
+@pytest.mark.parametrize("root", [pade_root, taylor_root])
+@every_backward
+def test_a_symmetric_matrix_whose_gradient_is_symmetrized_later(root: Callable[..., Tensor], backward: str) -> None:
+    x, g = features(2, 9, 4), randn(2, 4, 4)
+    found = []
+    for symmetric in (False, True):
+
+        def pooled(x: Tensor, symmetric: bool = symmetric) -> Tensor:
+            return root(covariance(x), 4, backward, 3, symmetric=symmetric)
+
+        found.append((pooled(x), gradient(pooled, x, g)))
+    (z, dx), (same, same_dx) = found
+    assert torch.equal(z, same) and relative_error(same_dx, dx) <= 1e-12
 
 
 @both

@@ -27,3 +27,18 @@ def test_derivatives() -> None:
     a = randn(3, 3).requires_grad_()
     p = randn(11, seed=1).tolist()
     assert torch.autograd.gradcheck(lambda a: polynomials(a, p)[0], a, check_forward_ad=True)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("zero", [False, True])
+def test_without_a_derivative_the_value_is_the_same(degree: int, zero: bool) -> None:
+    """Sums inside products and in place, for a matrix alone and for several leading dimensions."""
+    p = randn(degree + 1, seed=1).tolist()
+    if zero:
+        p[1] = 0.0
+    for shape in ((3, 3), (2, 1, 3, 3)):
+        a = randn(*shape) / 3
+        before = a.clone()
+        (plain,) = polynomials(a.clone().requires_grad_(), p)
+        (fused,) = polynomials(a, p)
+        assert relative_error(fused, plain) <= 1e-14 and fused.shape == a.shape and torch.equal(a, before)

@@ -91,16 +91,16 @@ class Chain:
                 KIND=kind, T=self.size, num_warps=self.tiling.warps,
             )  # fmt: skip
             return
-        by = self._team(copies=self.mode.parts)
+        by = self.team(copies=self.mode.parts)
         launch_kernel(
             chain.chain_kernel, (by.teams * by.members,),
             a, self.empty(by.teams, 4), self.counters, out, scales, self.b, c, out.stride(0),
-            self.iterations, self.steps, self.mode.y_scale, KIND=kind, **self._shared(by),
+            self.iterations, self.steps, self.mode.y_scale, KIND=kind, **self.shared(by),
         )  # fmt: skip
 
     def pair(self, a: Tensor, h: Tensor, factor: bool) -> tuple[Tensor, Tensor, Tensor]:
         """F (for the factor only), dF[H], and the parts of <H, F> and <dF, A> in each tile."""
-        by = self._team(copies=2 * self.mode.parts)
+        by = self.team(copies=2 * self.mode.parts)
         items = self.items if self.on_chip else triangle_tiles(self.size, by.tiling.tile)
         sums = self.like.new_empty(self.b, items, 2, dtype=torch.float32)
         df = self.empty(self.b)
@@ -115,11 +115,11 @@ class Chain:
             launch_kernel(
                 pair.pair_chain_kernel, (by.teams * by.members,),
                 a, h, self.empty(by.teams, 8), self.counters, f, df, sums, self.b,
-                self.iterations, self.steps, *scales, FACTOR=factor, **self._shared(by),
+                self.iterations, self.steps, *scales, FACTOR=factor, **self.shared(by),
             )  # fmt: skip
         return f, df, sums
 
-    def _team(self, copies: int) -> Team:
+    def team(self, copies: int) -> Team:
         """Called only at a launch, because comparing a symbolic batch size would fix it."""
         processors = 0 if INTERPRETED.value else multiprocessors(self.like.device)
         return team(self.tiling, self.b, self.size, copies, processors, self.room)
@@ -130,6 +130,6 @@ class Chain:
             "num_stages": t.stages,
         }  # fmt: skip
 
-    def _shared(self, by: Team) -> dict[str, Any]:
+    def shared(self, by: Team) -> dict[str, Any]:
         """A cooperative launch guarantees that all members run at the same time and may wait for each other."""
         return {"MEMBERS": by.members, "launch_cooperative_grid": by.members > 1, **self._constants(by.tiling)}

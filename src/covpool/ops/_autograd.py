@@ -20,6 +20,7 @@ from covpool._errors import UnsupportedError
 _transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 _tracing = getattr(torch._C, "_get_tracing_state", lambda: True)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: True)
 _NOT_DEFINED = staticmethod(torch.autograd.Function.setup_context)
 _ORDINARY = frozenset((Tensor, nn.Parameter, NoneType))
 
@@ -34,10 +35,20 @@ def is_eager(*tensors: Tensor | None) -> bool:
     return _ORDINARY.issuperset(map(type, tensors))
 
 
+def is_eager_gradient(g: Tensor) -> bool:
+    """Whether an upstream gradient is an ordinary tensor, not a batch of them as in `is_grads_batched=True`."""
+    return is_eager(g) and not _is_batched(g)
+
+
 def needs_derivative(x: Tensor, w: Tensor | None) -> bool:
     """Whether a derivative of a function of these ordinary tensors may be asked for, in reverse or in forward mode."""
     if torch.is_grad_enabled() and (x.requires_grad or (w is not None and w.requires_grad)):
         return True
+    return getattr(forward_ad, "_current_level", 0) >= 0  # as in `in_forward_mode`, whose call would take longer
+
+
+def in_forward_mode() -> bool:
+    """Whether torch's forward mode of automatic differentiation is active."""
     return getattr(forward_ad, "_current_level", 0) >= 0  # private to torch; -1 outside forward mode
 
 
@@ -127,3 +138,12 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
     """Save tensors for the backward pass and for the forward-mode derivative; torch's vmap rule needs both alike."""
     ctx.save_for_backward(*tensors)
     ctx.save_for_forward(*tensors)
+
+
+def gradient_of(function: Callable[[Tensor], Tensor], x: Tensor, g: Tensor) -> Tensor:
+    """The gradient of a function in x for the gradient g of its value, differentiable if gradients are enabled."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        leaf = x if again else x.detach().requires_grad_()
+        (dx,) = torch.autograd.grad(function(leaf), leaf, g, create_graph=again)
+    return dx

@@ -43,7 +43,7 @@ def spd_inverse(a: Tensor) -> tuple[Tensor, Tensor]:  # (..., r, r) -> (..., r, 
 
 def _compute(a: Tensor) -> tuple[Tensor, Tensor]:
     lower, failed = torch.linalg.cholesky_ex(a)
-    lower = torch.where(failed[..., None, None] == 0, lower, torch.nan)  # NaN in, NaN out
-    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand_as(a)
+    one = torch.where(failed == 0, torch.ones((), dtype=a.dtype, device=a.device), torch.nan)  # NaN in, NaN out
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device) * one[..., None, None]
     half = torch.linalg.solve_triangular(lower, identity, upper=False)
-    return half.mT @ half, 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return half.mT @ half, 2 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1) * one

@@ -55,7 +55,7 @@ def batch_norm(
     eps: float = 1e-5,
     activation: Activation = "none",
 ) -> Tensor:  # (b, c, h, w)
-    """The activation of a batch norm, activation(weight (x - mean) (variance + eps)^(-1/2) + bias).
+    """The activation of a batch norm, activation(weight (x - mean) / deviation + bias).
 
     On a GPU, maps whose channels are contiguous are computed by kernels, in training and without gradients. Their
     second derivatives are refused. All other cases are torch's operations.

@@ -40,13 +40,19 @@ def log_cholesky(
     check_square("a", a)
     check_eps(eps)
     a, dtype = symmetrize(a).double(), a.dtype
-    trace = a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    mean = torch.where(trace == 0, 1, trace / a.shape[-1])
-    floor = trace * (a.shape[-1] * torch.finfo(dtype).eps)
-    e = torch.maximum(eps * (mean if relative else torch.ones_like(mean)), floor)
+    e, _ = diagonal_shift(a.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None], a.shape[-1], eps, relative, dtype)
     factor, failed = torch.linalg.cholesky_ex(a + e * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device))
     factor = torch.where(failed[..., None, None] == 0, factor, torch.nan)
     return (factor.tril(-1) + factor.diagonal(dim1=-2, dim2=-1).log().diag_embed()).to(dtype)
+
+
+def diagonal_shift(trace: Tensor, order: int, eps: float, relative: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """e for matrices of this trace and order, and the slope of e in the trace."""
+    zero = trace == 0
+    slope = torch.where(zero, 0, eps / order) if relative else torch.zeros_like(trace)
+    least = order * torch.finfo(dtype).eps
+    asked = eps * (torch.where(zero, 1, trace / order) if relative else torch.ones_like(trace))
+    return torch.maximum(asked, trace * least), torch.where(trace * least > asked, least, slope)
 
 
 def check_eps(eps: float) -> None:

@@ -8,7 +8,6 @@ from covpool._errors import check_positive_int
 from covpool.ops._polynomial import polynomials
 from covpool.ops._spd_inverse import spd_inverse
 from covpool.ops.approximate_root import RootBackward, approximate_root
-from covpool.ops.elementary import symmetrize
 from covpool.ops.precision import full_precision, product
 
 
@@ -56,11 +55,18 @@ def sqrtm_pade(
     [2.0, 3.0]
     """
     check_positive_int("order", order)
+    return pade_root(a, order, backward, steps)
+
+
+def pade_root(
+    a: Tensor, order: int, backward: RootBackward, steps: int, *, symmetric: bool = False
+) -> Tensor:  # (..., c, c) -> (..., c, c)
+    """`sqrtm_pade` outside autocast; `symmetric` as in `approximate_root`."""
     numerator, denominator = pade_coefficients(order)
 
     def approximant(normalized: Tensor) -> Tensor:
         p, q = polynomials(normalized, numerator, denominator)
         inverse, _ = spd_inverse(q)  # the eigenvalues of q are within [2 order + 1, 4^order]
-        return symmetrize(product(inverse, p))
+        return product(inverse, p)
 
-    return approximate_root(a, approximant, backward, steps)
+    return approximate_root(a, approximant, backward, steps, symmetric)

@@ -48,6 +48,13 @@ def sqrtm_taylor(
     [2.0, 3.0]
     """
     check_positive_int("degree", degree)
+    return taylor_root(a, degree, backward, steps)
+
+
+def taylor_root(
+    a: Tensor, degree: int, backward: RootBackward, steps: int, *, symmetric: bool = False
+) -> Tensor:  # (..., c, c) -> (..., c, c)
+    """`sqrtm_taylor` outside autocast; `symmetric` as in `approximate_root`."""
     coefficients = taylor_coefficients(degree)
 
     def approximant(normalized: Tensor) -> Tensor:
@@ -55,4 +62,4 @@ def sqrtm_taylor(
         (root,) = polynomials(identity - normalized, coefficients)
         return root
 
-    return approximate_root(a, approximant, backward, steps)
+    return approximate_root(a, approximant, backward, steps, symmetric)

@@ -8,6 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import CovpoolError, WrongTypeError, check_choice, check_positive_int
 from covpool.ops._backend import exporting
+from covpool.ops._pooled_spectra import add_to_buckets, pooled_spectra, signed
 from covpool.ops.positions import keep_positions
 from covpool.ops.precision import full_precision, product
 
@@ -102,8 +103,7 @@ def tensor_sketch(
         form = "moment" if exporting() else sketch_form(x.shape[-2], x.shape[-1], size)
     if form == "moment":
         return _bucket_moment(x, w, hashes, signs, size)
-    *_, spectrum = _spectra(x, w, hashes, signs, size)
-    return _inverse(spectrum, size)
+    return _inverse(pooled_spectra(x, w, hashes, signs, size)[..., -1, :], size)
 
 
 @full_precision
@@ -127,7 +127,7 @@ def tensor_sketches(
     """
     _check(x, hashes, signs, size)
     x, w = keep_positions(x, mask, weights)
-    return _inverse(torch.stack(_spectra(x, w, hashes, signs, size), -2), size)
+    return _inverse(pooled_spectra(x, w, hashes, signs, size), size)
 
 
 def _check(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> None:
@@ -142,40 +142,12 @@ def _check(x: Tensor, hashes: Tensor, signs: Tensor, size: int) -> None:
         raise WrongTypeError(f"`hashes` must be int64 bucket numbers; got {hashes.dtype}")
 
 
-def _signed(
-    x: Tensor,  # (..., n, c)
-    w: Tensor | None,  # (..., n), sums to one
-    signs: Tensor,  # (p, c)
-) -> list[Tensor]:  # p of (..., n, c)
-    """x times the signs of each count sketch, the first one times the weights too, so that pooling is a sum."""
-    weighted = x / x.shape[-2] if w is None else x * w.unsqueeze(-1)
-    first, *others = signs.to(x.dtype)
-    return [weighted * first, *(x * s for s in others)]
-
-
 def _bucket_moment(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> Tensor:
     """The sketch of the second moment matrix: entry i, j is added to bucket h_1(i) + h_2(j)."""
-    left, right = _signed(x, w, signs)
+    left, right = signed(x, w, signs)
     moment = product(left.mT, right).flatten(-2)
     buckets = ((hashes[0].unsqueeze(-1) + hashes[1]) % size).flatten()
-    return _add_to_buckets(moment, buckets, size)
-
-
-def _spectra(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: int) -> list[Tensor]:
-    """The pooled Fourier transforms of the sketches of orders 1 to p; pooling commutes with the inverse transform."""
-    transforms = [_rfft(_add_to_buckets(xs, h, size)) for xs, h in zip(_signed(x, w, signs), hashes, strict=True)]
-    pooled, powers = [transforms[0].sum(-2)], transforms[0]
-    for transform in transforms[1:]:
-        powers = powers * transform
-        pooled.append(powers.sum(-2))
-    return pooled
-
-
-def _rfft(x: Tensor) -> Tensor:  # (..., m) -> (..., m // 2 + 1)
-    """The Fourier transform, also of an empty batch, which torch 2.8 refuses on the CPU."""
-    if x.numel() == 0:
-        return torch.complex(x, x)[..., : x.shape[-1] // 2 + 1]
-    return torch.fft.rfft(x)
+    return add_to_buckets(moment, buckets, size)
 
 
 def _irfft(spectrum: Tensor, size: int) -> Tensor:  # (..., size // 2 + 1) -> (..., size)
@@ -193,13 +165,3 @@ def _inverse(
     magnitude = z.detach().abs()
     noise = ROUND_OFF * torch.finfo(z.dtype).eps * magnitude.amax(-1, keepdim=True)
     return torch.where(magnitude <= noise, 0, z)  # NaN compares false and stays
-
-
-def _add_to_buckets(
-    values: Tensor,  # (..., k)
-    buckets: Tensor,  # (k,)
-    size: int,
-) -> Tensor:  # (..., size)
-    """The sum of the values that fall into each bucket."""
-    # scatter_add instead of index_add, whose CPU code loops over the index
-    return values.new_zeros(*values.shape[:-1], size).scatter_add(-1, buckets.expand(values.shape), values)

@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from covpool.ops import covariance, log_cholesky, vech
 from covpool.ops.log_cholesky import check_eps
+from covpool.ops.log_cholesky_covariance import log_cholesky_covariance
 from covpool.ops.positions import keep_positions, zero_if_empty
 from covpool.pools._triangle import TrianglePool
 from covpool.pools.base import register
@@ -47,7 +47,7 @@ class LogCholeskyPool(TrianglePool):
         return n * c**2 + c**3 / 3
 
     def _pool(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
-        kept, w = keep_positions(x.double(), mask, weights)
-        k = log_cholesky(covariance(kept, weights=w), eps=self.eps, relative=self.relative).to(x.dtype)
-        z = vech(k + k.mT if self.form == "tangent" else k.mT)
-        return zero_if_empty(z, w)
+        kept, w = keep_positions(x if mask is None and weights is None else x.double(), mask, weights)
+        factor = 2 if self.form == "tangent" else 1
+        z = log_cholesky_covariance(kept, w, eps=self.eps, relative=self.relative, factor=factor)
+        return zero_if_empty(z, w).to(x.dtype)

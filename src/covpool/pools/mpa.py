@@ -5,7 +5,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from covpool.ops import RootBackward, covariance, sqrtm_pade, sqrtm_taylor, vech
+from covpool.ops import RootBackward, covariance, vech
+from covpool.ops.sqrtm_pade import pade_root
+from covpool.ops.sqrtm_taylor import taylor_root
 from covpool.pools._triangle import TrianglePool
 from covpool.pools.base import PositiveInt, register
 
@@ -40,10 +42,10 @@ class PadeSquareRootPool(TrianglePool):
 
     def _build(self) -> None:
         if self.approximation == "pade":
-            root = partial(sqrtm_pade, order=self.degree or 5)
+            root = partial(pade_root, order=self.degree or 5)
         else:
-            root = partial(sqrtm_taylor, degree=self.degree or 10)
-        self.root = partial(root, backward=self.backward, steps=self.steps)
+            root = partial(taylor_root, degree=self.degree or 10)
+        self.root = partial(root, backward=self.backward, steps=self.steps, symmetric=True)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c**2 + 7 * c**3
