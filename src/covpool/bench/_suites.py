@@ -96,6 +96,7 @@ def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Re
     for name in dict.fromkeys(["avg", *covpool.list_pools()]):
         torch.manual_seed(seed)
         pools[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
+    pools["gaussian,solver=newton_schulz"] = covpool.create_pool("gaussian", shape[-1], solver="newton_schulz").eval()
     candidates: dict[str, Function] = {**pools}
     oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
     limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
