@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -90,13 +91,19 @@ def _operations_suite(device: torch.device, seconds: float, seed: int) -> Iterat
     yield from compare("operations", comparison, POOL_SHAPE[device.type], device, seconds, seed)
 
 
+# Pools with other options than their defaults, by the name of their record.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gaussian,solver=newton_schulz": ("gaussian", {"solver": "newton_schulz"})
+}
+
+
 def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     shape = POOL_SHAPE[device.type]
+    measured = {name: (name, {}) for name in ["avg", *covpool.list_pools()]} | VARIANTS
     pools: dict[str, covpool.Pool] = {}
-    for name in dict.fromkeys(["avg", *covpool.list_pools()]):
+    for label, (name, options) in measured.items():
         torch.manual_seed(seed)
-        pools[name] = covpool.create_pool(name, shape[-1]).to(device).eval()
-    pools["gaussian,solver=newton_schulz"] = covpool.create_pool("gaussian", shape[-1], solver="newton_schulz").eval()
+        pools[label] = covpool.create_pool(name, shape[-1], **options).to(device).eval()
     candidates: dict[str, Function] = {**pools}
     oracles: dict[str, Function] = {name: deepcopy(pool).double() for name, pool in pools.items()}
     limits = (matmul_rate(device, torch.float32), copy_rate(device)) if device.type == "cuda" else None
