@@ -99,7 +99,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def _pools_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     shape = POOL_SHAPE[device.type]
-    measured = {name: (name, {}) for name in ["avg", *covpool.list_pools()]} | VARIANTS
+    measured: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in ["avg", *covpool.list_pools()]}
+    measured |= VARIANTS
     pools: dict[str, covpool.Pool] = {}
     for label, (name, options) in measured.items():
         torch.manual_seed(seed)
