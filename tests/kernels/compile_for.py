@@ -117,8 +117,8 @@ def main(capability: int, room: int, what: str) -> None:
     for c, k, stride, dtype in FILTERS[what]:
         x = torch.empty(2, c, 40, 40, dtype=dtype).contiguous(memory_format=torch.channels_last)
         weight, options = torch.empty(c, 1, k, k), ((stride, stride), (k // 2, k // 2), (1, 1))
-        y = depthwise.forward_eager(x, weight, (40 // stride, 40 // stride), *options)
-        depthwise.input_gradient_eager(y, weight, (40, 40), *options)
+        y, taps = depthwise.forward_eager(x, weight, (40 // stride, 40 // stride), *options)
+        depthwise.input_gradient_eager(y, weight, taps, (40, 40), *options)
         depthwise.filter_gradient_eager(x, y, weight, *options)
     for cubic in (False, True):
         regions = *torch.zeros(4, 2), *torch.zeros(2, 2, dtype=torch.bool)

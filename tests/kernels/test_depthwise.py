@@ -45,13 +45,13 @@ def test_value_and_gradients(
     size = _size(x, weight, *options)
     exact = [t.detach().cpu().double().requires_grad_() for t in (x, weight)]
     y = functional.conv2d(*exact, None, *options, groups=shape[1])
-    found = depthwise.forward_eager(x, weight, size, *options)
+    found, taps = depthwise.forward_eager(x, weight, size, *options)
     compare(found, y, dtype)
     assert found.is_contiguous(memory_format=torch.channels_last)
     g = last(randn(*y.shape, seed=2), dtype)
     dx, dweight = torch.autograd.grad(y, exact, g.cpu().double())
     for _ in range(2):  # the second call repeats the recorded launches
-        compare(depthwise.input_gradient_eager(g, weight, shape[2:], *options), dx, dtype)  # type: ignore[arg-type]
+        compare(depthwise.input_gradient_eager(g, weight, taps, shape[2:], *options), dx, dtype)  # type: ignore[arg-type]
         compare(depthwise.filter_gradient_eager(x, g, weight, *options), dweight, torch.float32)
 
 
@@ -78,6 +78,6 @@ def test_filters_in_half_precision_get_gradients_in_half_precision() -> None:
 def test_nan_stays_in_its_channel_and_neighbourhood() -> None:
     x, weight = last(randn(1, 8, 9, 9), torch.float32), randn(8, 1, 3, 3)
     x[0, 3, 4, 4] = torch.nan
-    y = depthwise.forward_eager(x, weight, (9, 9), (1, 1), (1, 1), (1, 1))
+    y, _ = depthwise.forward_eager(x, weight, (9, 9), (1, 1), (1, 1), (1, 1))
     wrong = y.isnan()
     assert wrong[0, 3, 3:6, 3:6].all() and int(wrong.sum()) == 9

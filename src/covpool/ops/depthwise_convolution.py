@@ -22,20 +22,21 @@ class _Depthwise(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, *options: Any) -> Tensor:
         from covpool.kernels import depthwise as kernels  # at first use: `import covpool` must not import triton
 
-        ctx.save_for_backward(x, weight)
+        y, taps = kernels.forward_eager(x, weight, _size(x, weight, *options), *options)
+        ctx.save_for_backward(x, weight, taps)
         ctx.options = options
-        return kernels.forward_eager(x, weight, _size(x, weight, *options), *options)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         from covpool.kernels import depthwise as kernels
 
-        x, weight = ctx.saved_tensors
+        x, weight, taps = ctx.saved_tensors
         g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         size = tuple(x.shape[2:])
-        dx = kernels.input_gradient_eager(g, weight, size, *ctx.options) if needs_x else None
+        dx = kernels.input_gradient_eager(g, weight, taps, size, *ctx.options) if needs_x else None
         dweight = kernels.filter_gradient_eager(x, g, weight, *ctx.options) if needs_weight else None
         return dx, dweight, None, None, None
 
