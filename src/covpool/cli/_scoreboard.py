@@ -65,7 +65,7 @@ def _show_scoreboard(rows: "list[ClaimRow]", names: list[str] | None, command: s
     for row in rows:
         told = (str(row.claim.number), row.claim.text)
         if names is None:
-            cells += [(*told, name, row.verdict(name), row.counts(name)) for name in row.findings or ("-",)]
+            cells += [(*told, name, _verdict(row, name), row.counts(name)) for name in row.findings or ("-",)]
         else:
             cells.append((*told, *(cell for name in names for cell in (row.verdict(name), row.counts(name)))))
     if names is not None:
@@ -82,11 +82,18 @@ def _show_claim(row: "ClaimRow", console: Console) -> None:
     for name, findings in row.findings.items():
         cells = [(one.comparison.text, one.points, one.verdict) for one in findings]
         console.print(table(("prediction", row.unit, "verdict"), cells, title=f"{name}: {row.verdict(name)}"))
+    if row.missing:
+        say(console, f"Missing: {row.missing}.")
     if row.claim.remark:
         say(console, row.claim.remark)
 
 
-def show_search(data: str, found: Sequence[tuple[str, float]], console: Console) -> None:
-    """Print trainings with their accuracies on held-out images."""
-    rows = [[name, f"{100 * top1:.1f}"] for name, top1 in found]
-    console.print(table(("training", "top-1, %"), rows, title=f"{data}: held-out training images"))
+def _verdict(row: "ClaimRow", name: str) -> str:
+    """The verdict, with what is missing."""
+    return f"{row.verdict(name)}; missing: {row.missing}" if row.missing else row.verdict(name)
+
+
+def show_search(data: str, rows: Sequence[tuple[str, int, float]], console: Console) -> None:
+    """Print trainings with their seeds and their mean accuracies on held-out images."""
+    cells = [[name, str(seeds), f"{100 * top1:.1f}"] for name, seeds, top1 in rows]
+    console.print(table(("training", "seeds", "top-1, %"), cells, title=f"{data}: held-out training images"))

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from covpool.studies.claims import read_claims, update_page
-from covpool.studies.trained import PATTERN, SEARCH_PATTERN, SETTINGS, examine_claims, make_page
+from covpool.studies.claims import update_page
+from covpool.studies.trained import SETTINGS, examine_claims, make_page, read_records
 
 ROOT = Path(__file__).parents[3]
 PAGE = "docs/developers/trained.md"
@@ -12,8 +12,9 @@ PAGE = "docs/developers/trained.md"
 def make() -> str:
     """The page of the records that come with covpool."""
     folder = ROOT / "results"
-    results, searched = (read_claims(folder, pattern) for pattern in (PATTERN, SEARCH_PATTERN))
-    return make_page(examine_claims(results, folder), results, searched)
+    records = read_records(folder)
+    assert not records.outdated
+    return make_page(examine_claims(records.claims, folder), records)
 
 
 def test_the_page_is_made_from_the_records() -> None:
@@ -34,5 +35,6 @@ def test_every_claim_has_the_command_of_its_data_set() -> None:
     sections = make().partition("## Claim by claim")[2].split("### ")[1:]
     told = {int(section.partition(".")[0]): section for section in sections}
     assert "--data cub200=FOLDER" in told[11] and "--weights FILE" in told[11]
+    assert "--data tiny-imagenet-100=FOLDER" in told[27] and "--data tiny" not in told[11]
     assert "--data tiny-imagenet-100=FOLDER" in told[9] and "--weights" not in told[9]
     assert "covpool bench --model" in told[14] and "paper trained 20 --run" in told[20]

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from covpool import CovpoolError
-from covpool.studies.trained import SETTINGS, find_setting, minutes
+from covpool.studies.trained import SETTINGS, find_setting
+from covpool.studies.trained._arm import minutes
 from covpool.studies.trained._setting import Setting
 
 
@@ -17,16 +18,15 @@ def test_every_claim_has_one_data_set() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.data)
 def test_the_minutes_of_every_training_are_known(setting: Setting) -> None:
-    arms = [arm for claim in setting.claims for arm in claim.arms]
-    assert minutes([*arms, *setting.tried]) > 20
-    assert arms[0].minutes == arms[0].with_seed(7).minutes
+    assert minutes([*setting.arms, *setting.search.possible]) > 20
+    assert setting.arms[0].minutes == setting.arms[0].with_seed(7).minutes
 
 
 def test_a_choice_of_claims_keeps_the_rest_of_the_setting() -> None:
     setting = SETTINGS[0]
     first, second, *_ = setting.claims
     chosen = setting.only([second, first, *SETTINGS[1].claims])
-    assert chosen.claims == (first, second) and chosen.tried == setting.tried
+    assert chosen.claims == (first, second) and chosen.search == setting.search
 
 
 def test_other_data_sets_are_refused() -> None:

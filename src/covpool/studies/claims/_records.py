@@ -35,11 +35,12 @@ class ArmResult:
         held_out: Accuracy on held-out training images at the chosen penalty; None without a choice.
         penalty: Chosen penalty of logistic regression.
         penalties_tried: Cross-validated accuracy by penalty.
-        converged: Whether logistic regression reached its tolerance.
+        converged: Whether logistic regression reached its tolerance, or the loss of a training stayed finite.
         length: Length of the vectors.
         ms_per_image: Time of reduction and pool, per test image.
-        seconds: Time of the arm without its feature maps.
+        seconds: Time of the arm without its feature maps, or of the epochs of a training.
         spectra: Histograms of eigenvalues by what was done to them, for an arm that has no accuracy.
+        settings: Digest of the settings of a training, which recipes may change.
     """
 
     data: str
@@ -57,6 +58,7 @@ class ArmResult:
     ms_per_image: float | None = None
     seconds: float = 0.0
     spectra: dict[str, Any] = field(default_factory=dict)
+    settings: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a line of the file, without what is not set."""
@@ -103,10 +105,17 @@ def pack_confidence(values: Iterable[float]) -> str:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A claim with its findings by the name of the data set."""
+    """A claim with its findings by the name of the data set.
+
+    Attributes:
+        claim: The claim.
+        findings: The findings.
+        missing: What a claim that is not tested needs, or "".
+    """
 
     claim: Claim[Any]
     findings: dict[str, list[Finding]]
+    missing: str = ""
 
     def verdict(self, data: str) -> Verdict:
         """The verdict on a data set."""
@@ -135,6 +144,7 @@ class ClaimRow:
             "text": self.claim.text,
             "paper": self.claim.paper,
             "remark": self.claim.remark,
+            "missing": self.missing,
             "results": {
                 data: {"verdict": self.verdict(data), "comparisons": [_finding(finding) for finding in found]}
                 for data, found in self.findings.items()

@@ -1,10 +1,14 @@
 """An arm: one training that a claim compares with others."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from covpool.recipe import Recipe, read_recipe
+
+TOLD = {"name", "about", "source", "seed", "data", "devices"}  # parts of a recipe that do not change what is learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,12 +20,14 @@ class TrainedArm:
         settings: Settings that replace those of the recipe, as on the command line.
         seed: Seed of the training.
         fused_with: Another training, to whose log-probabilities those of this one are added.
+        starts_from: A training from scratch, whose network this one starts from.
     """
 
     recipe: str
     settings: tuple[str, ...] = ()
     seed: int = 1
     fused_with: "TrainedArm | None" = None
+    starts_from: "TrainedArm | None" = None
 
     @property
     def name(self) -> str:
@@ -30,14 +36,17 @@ class TrainedArm:
         >>> TrainedArm(recipe="finetune", settings=("pool.name=cov",)).name
         'finetune pool.name=cov seed=1'
         """
-        own = " ".join([self.recipe, *self.settings, f"seed={self.seed}"])
-        return own if self.fused_with is None else f"{own} + {self.fused_with.name}"
+        return self._joined(" ".join([self.recipe, *self.settings, f"seed={self.seed}"]), "name")
 
     @property
     def label(self) -> str:
         """The name without seeds."""
-        own = " ".join([self.recipe, *self.settings])
-        return own if self.fused_with is None else f"{own} + {self.fused_with.label}"
+        return self._joined(" ".join([self.recipe, *self.settings]), "label")
+
+    def _joined(self, own: str, kind: str) -> str:
+        if self.starts_from is not None:
+            own += f" from {getattr(self.starts_from, kind)}"
+        return own if self.fused_with is None else f"{own} + {getattr(self.fused_with, kind)}"
 
     @property
     def resolved(self) -> Recipe:
@@ -49,22 +58,36 @@ class TrainedArm:
         return _read(self.recipe, self.settings)
 
     @property
+    def digest(self) -> str:
+        """Eight digits that change with every setting of the trainings, whether it is the recipe's or the arm's."""
+        trainings = [one for one in (self, self.fused_with) if one is not None]
+        trainings += [one.starts_from for one in trainings if one.starts_from is not None]
+        told = [
+            one.resolved.model_dump(mode="json", exclude=TOLD, exclude_defaults=True) | {"seed": one.seed}
+            for one in trainings
+        ]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
     def minutes(self) -> float:
         """The minutes of an H200 that the training takes if four run at once. Fused trainings take none of their own.
 
-        >>> TrainedArm(recipe="finetune", settings=("augment.size=224",)).minutes
-        0.4
+        >>> TrainedArm(recipe="finetune").minutes
+        0.9
         """
         if self.fused_with is not None:
             return 0.0
         recipe = self.resolved
+        pace, size = PACE[self.recipe.removesuffix("-avg"), recipe.model.backbone]
         assert recipe.augment.size is not None
-        return MINUTES[recipe.model.backbone, recipe.augment.size] * recipe.train.epochs / EPOCHS
+        own = pace * recipe.train.epochs / EPOCHS * (recipe.augment.size / size) ** 2
+        own *= KEPT_STRIDE if recipe.model.keep_last_stride and "resnet" in recipe.model.backbone else 1
+        return own + (0.0 if self.starts_from is None else self.starts_from.minutes)
 
     def with_seed(self, seed: int) -> "TrainedArm":
-        """The same training, or the same two trainings, with another seed."""
-        other = self.fused_with
-        return replace(self, seed=seed, fused_with=None if other is None else other.with_seed(seed))
+        """The same trainings with another seed."""
+        fused_with, starts_from = (one and one.with_seed(seed) for one in (self.fused_with, self.starts_from))
+        return replace(self, seed=seed, fused_with=fused_with, starts_from=starts_from)
 
     @property
     def alone(self) -> "TrainedArm":
@@ -73,18 +96,30 @@ class TrainedArm:
 
 
 EPOCHS = 25
-MINUTES = {  # of an H200 per training of 25 epochs if four run at once, by backbone and image size
-    ("torchvision/mobilenet_v2", 224): 0.4,
-    ("torchvision/mobilenet_v2", 320): 0.8,
-    ("covpool/resnet18_small_stem", 64): 1.0,  # estimates, as the next two
-    ("covpool/resnet34_small_stem", 64): 1.7,
-    ("covpool/resnet50_small_stem", 64): 2.5,
+# Minutes of an H200 for 25 epochs, and the image size in pixels they are for. Those of `finetune` are recorded, with
+# four trainings at once. The others follow from multiply-adds, at the rate of the recorded ResNet-50.
+PACE = {
+    ("finetune", "torchvision/mobilenet_v2"): (0.9, 320),
+    ("finetune", "covpool/resnet18_small_stem"): (0.6, 64),
+    ("scratch", "covpool/resnet18_small_stem"): (5.2, 64),
+    ("scratch", "covpool/resnet34_small_stem"): (9.7, 64),
+    ("scratch", "covpool/resnet50_small_stem"): (10.8, 64),
 }
+KEPT_STRIDE = 0.6  # of the multiply-adds of a ResNet are left if it keeps its last stride
 
 
 def minutes(arms: Sequence[TrainedArm]) -> float:
     """Return the minutes of an H200 that the trainings take."""
     return sum(arm.minutes for arm in arms)
+
+
+def in_minutes(arms: Sequence[TrainedArm]) -> str:
+    """Write how many trainings there are, and how long they take.
+
+    >>> in_minutes([TrainedArm(recipe="finetune", seed=seed) for seed in range(10)])
+    '10 trainings, 9 minutes of an H200'
+    """
+    return f"{len(arms)} trainings, {minutes(arms):.0f} minutes of an H200"
 
 
 @cache

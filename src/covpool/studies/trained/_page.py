@@ -3,26 +3,26 @@
 from collections.abc import Sequence
 from statistics import mean
 
-from covpool.studies.claims import ClaimRow, Results, held, make_sections, table
-from covpool.studies.trained._arm import TrainedArm, minutes
-from covpool.studies.trained._claims import SEEDS
+from covpool.studies.claims import ArmResult, ClaimRow, Results, held, make_sections, table
+from covpool.studies.trained._arm import in_minutes, minutes
+from covpool.studies.trained._claims import PRE_TRAINED_ON, SEEDS
 from covpool.studies.trained._measured import SIZE, TIME
-from covpool.studies.trained._search import best_first
-from covpool.studies.trained._setting import SETTINGS, Setting, find_setting
+from covpool.studies.trained._scoreboard import TrainedRecords
+from covpool.studies.trained._setting import SETTINGS, find_setting
 
 
-def make_page(rows: Sequence[ClaimRow], results: Results, searched: Results) -> str:
+def make_page(rows: Sequence[ClaimRow], records: TrainedRecords) -> str:
     """Write the page's tables in Markdown: scoreboard, accuracies, search, queue with its minutes, and every claim."""
     return "\n\n".join(
         [
             "## Scoreboard",
             _board(rows),
             "## Accuracies",
-            _accuracies(results),
+            _accuracies(records.claims),
             "## The search",
-            _search(searched),
+            _search(records.searches),
             "## The queue",
-            _queue(results),
+            _queue(records.claims),
             make_sections(rows, command),
         ]
     )
@@ -41,46 +41,51 @@ def command(row: ClaimRow) -> str:
         return f"covpool paper trained {number} --run --records mine --data cub200=FOLDER --weights FILE"
     ((name, _),) = row.findings.items()
     weights = " --weights FILE" if find_setting(name).starts_from_weights else ""
+    others = f" --data {PRE_TRAINED_ON}=FOLDER" if any(arm.starts_from for arm in row.claim.arms) else ""
     return (
         f"covpool paper trained {number} --run --records mine --data {name}=FOLDER \\\n"
-        f"   {weights} --setting data.cache=gpu"
+        f"   {others}{weights} --setting data.cache=gpu"
     )
 
 
 def _board(rows: Sequence[ClaimRow]) -> str:
-    """The verdict on every claim where it is tested."""
+    """The verdict on every claim where it is tested, and what is missing."""
     body = [
-        [str(row.claim.number), row.claim.text, name, row.verdict(name), held(row, name)]
+        [str(row.claim.number), row.claim.text, name, row.verdict(name), held(row, name), row.missing or "-"]
         for row in rows
         for name in row.findings or ("-",)
     ]
-    return table(["", "claim", "tested on", "verdict", "comparisons that hold"], body)
+    return table(["", "claim", "tested on", "verdict", "comparisons that hold", "missing"], body)
 
 
 def _accuracies(results: Results) -> str:
     rows = []
     for setting in SETTINGS:
         known = results.get(setting.data, {})
-        for arm in dict.fromkeys(arm.with_seed(SEEDS[0]) for arm in _arms(setting)):
-            found = [known[name].top1 for seed in SEEDS if (name := arm.with_seed(seed).name) in known]
+        for arm in dict.fromkeys(arm.with_seed(SEEDS[0]) for arm in setting.arms):
+            found = [known[name] for seed in SEEDS if (name := arm.with_seed(seed).name) in known]
             if found:
-                each = ", ".join(f"{100 * top1:.1f}" for top1 in found)
-                rows.append([setting.data, f"`{arm.label}`", f"{100 * mean(found):.1f}", each])
-    return table(["data", "training", "mean %", "by seed"], rows)
+                whole = len(found) == len(SEEDS) and all(one.converged for one in found)
+                average = f"{100 * mean(one.top1 for one in found):.1f}" if whole else "-"
+                rows.append([setting.data, f"`{arm.label}`", average, ", ".join(map(_accuracy, found))])
+    return "\n\n".join([table(["data", "training", "mean %", "by seed"], rows), "A mean needs all three seeds."])
+
+
+def _accuracy(result: ArmResult) -> str:
+    return f"{100 * result.top1:.1f}" if result.converged else "diverged"
 
 
 def _search(searched: Results) -> str:
-    rows = [
-        [setting.data, f"`{arm}`", f"{100 * top1:.1f}"]
-        for setting in SETTINGS
-        for arm, top1 in best_first(setting.tried, searched.get(setting.data, {}))
-    ]
-    left = [
-        f"{setting.data}: {len(setting.tried)} trainings, {minutes(setting.tried):.0f} minutes of an H200."
-        for setting in SETTINGS
-        if setting.data not in searched
-    ]
-    parts = [table(["data", "training", "held-out images, %"], rows)] if rows else []
+    rows, left = [], []
+    for setting in SETTINGS:
+        found = searched.get(setting.data, {})
+        rows += [
+            [setting.data, f"`{label}`", f"{100 * top1:.1f}", str(seeds)]
+            for label, seeds, top1 in setting.search.standing(found)
+        ]
+        if missing := setting.search.missing(found):
+            left.append(f"{setting.data}, {setting.search.stage(found)}: {in_minutes(missing)}.")
+    parts = [table(["data", "training", "held-out images, %", "seeds"], rows)] if rows else []
     return "\n\n".join([*parts, *([f"Not searched yet: {' '.join(left)}"] if left else [])])
 
 
@@ -99,7 +104,3 @@ def _queue(results: Results) -> str:
             ]
             rows.append([setting.data, str(claim.number), *counts])
     return table(["data", "claim", "new trainings", "minutes of an H200", "without a record", "minutes"], rows)
-
-
-def _arms(setting: Setting) -> list[TrainedArm]:
-    return [arm for claim in setting.claims for arm in claim.arms]

@@ -5,23 +5,26 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from urllib.parse import quote
 
 import torch
-from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool._files import read_tensors
+from covpool.data.sets import open_data
 from covpool.engine.evaluation import SCORES_FILE
-from covpool.recipe import RECIPE_FILE
+from covpool.engine.training import LAST_CHECKPOINT, LOG_FILE, read_log
+from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.claims import ArmResult, pack
 from covpool.studies.trained._arm import TrainedArm
+from covpool.studies.trained._claims import PRE_TRAINED_ON
 
 PATTERN = "trained_*.jsonl"
 LAST_EPOCH_ALONE = "evaluate.every=1000000"
@@ -38,12 +41,14 @@ class TrainingData:
         folder: Its folder, for `covpool train --data`.
         weights: File with the weights of the backbone, for trainings that start from them; "" downloads them.
         settings: Further settings for every training, such as data.cache=gpu.
+        pre_training: The data set of the trainings that others start from.
     """
 
     name: str
     folder: str
     weights: str = ""
     settings: tuple[str, ...] = ()
+    pre_training: "TrainingData | None" = None
 
 
 def train_arms(
@@ -70,7 +75,7 @@ def train_arms(
     """
     begin, left = time.monotonic(), iter(arms)
     running: dict[Future[ArmResult], TrainedArm] = {}
-    locks: defaultdict[str, Lock] = defaultdict(Lock)
+    locks: defaultdict[Path, Lock] = defaultdict(Lock)
     with ThreadPoolExecutor(at_once) as pool:
         while True:
             if time.monotonic() - begin < seconds:
@@ -89,65 +94,77 @@ def train_arms(
                     raise error
 
 
-def _run_arm(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[str, Lock]) -> ArmResult:
+def _run_arm(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[Path, Lock]) -> ArmResult:
     """Train a network, or two whose scores are fused. What another arm has trained in the same folder is not repeated.
 
     Args:
         data: The data set and the weights.
         arm: The training.
         runs: Folder of the runs.
-        locks: A lock for each training, which several arms may need at the same time.
+        locks: A lock for the folder of each run, which several arms may need at the same time.
     """
-    begin, scores = time.monotonic(), []
+    scores, seconds = [], 0.0
     for one in (arm.alone, *([arm.fused_with] if arm.fused_with else [])):
-        with locks[one.name]:
-            found = _train(data, one, runs)
-        if found is None:
-            count = _count_test_images(data)
-            return ArmResult(data=data.name, arm=arm.name, images=count, right=pack(torch.zeros(count).bool()))
+        run = _train(data, one, runs, locks)
+        count = len(open_data(read_recipe(str(run / RECIPE_FILE)).data).test)
+        seconds += _seconds(run)
+        if not (run / SCORES_FILE).is_file():
+            nothing = pack(torch.zeros(count).bool())
+            return ArmResult(**_identity(data, arm), images=count, right=nothing, converged=False, seconds=seconds)
+        found = read_tensors(run / SCORES_FILE)
         scores.append(found["logits"].log_softmax(1))
         targets = found["targets"]
     right = torch.stack(scores).sum(0).argmax(1) == targets
     return ArmResult(
-        data=data.name,
-        arm=arm.name,
+        **_identity(data, arm),
         top1=float(right.double().mean()),
         images=len(right),
         right=pack(right),
-        seconds=time.monotonic() - begin,
+        seconds=seconds,
     )
 
 
-def _train(data: TrainingData, arm: TrainedArm, runs: Path) -> Mapping[str, Tensor] | None:
-    """Train a network and return the scores of the test images; None if the loss is not finite."""
-    # Trainings with other weights or settings have folders of their own, so that no result is taken for another.
-    conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings)).encode()).hexdigest()[:8]
+def _identity(data: TrainingData, arm: TrainedArm) -> dict[str, Any]:
+    """What a record is found by."""
+    return {"data": data.name, "arm": arm.name, "settings": arm.digest}
+
+
+def _train(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[Path, Lock]) -> Path:
+    """Train a network and return the folder of its run. It has no scores if the loss is not finite."""
+    start = None
+    if arm.starts_from is not None:
+        if data.pre_training is None:
+            raise CovpoolError(f"it starts from a training on {PRE_TRAINED_ON}: add --data {PRE_TRAINED_ON}=FOLDER")
+        start = _train(data.pre_training, arm.starts_from, runs, locks) / LAST_CHECKPOINT
+        if not start.with_name(SCORES_FILE).is_file():
+            raise CovpoolError(f"it starts from {arm.starts_from.name}, whose loss is not finite")
+    # Trainings with other data, weights or settings have folders of their own, so that no result is taken for another.
+    conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings, arm.digest)).encode()).hexdigest()[:8]
     run = runs / f"{quote(f'{data.name} {arm.name}', safe=' =,.-[]')} {conditions}"
-    scores = run / SCORES_FILE
-    if not scores.is_file():
-        done = subprocess.run(_command(data, arm, run), capture_output=True, text=True, check=False)
-        if DIVERGED in done.stdout + done.stderr:
-            return None
-        if done.returncode or not scores.is_file():
-            said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
-            raise CovpoolError(f"{arm.name} failed: {said or done.returncode}")
-    return read_tensors(scores)
+    with locks[run]:
+        if not (run / SCORES_FILE).is_file():
+            done = subprocess.run(_command(data, arm, run, start), capture_output=True, text=True, check=False)
+            diverged = DIVERGED in done.stdout + done.stderr
+            if not diverged and (done.returncode or not (run / SCORES_FILE).is_file()):
+                said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
+                raise CovpoolError(said or f"exit status {done.returncode}")
+    return run
 
 
-def _command(data: TrainingData, arm: TrainedArm, run: Path) -> list[str]:
+def _command(data: TrainingData, arm: TrainedArm, run: Path, start: Path | None = None) -> list[str]:
+    """The command that trains; what the name of the record promises comes last, so that nothing replaces it."""
     program = [sys.executable, "-m", "covpool", "train"]
     if (run / RECIPE_FILE).is_file():
         return [*program, "--resume", str(run), "--no-report"]
-    given = data.weights and arm.resolved.init.pretrained  # a training from scratch needs none
-    weights = ["init.pretrained=false", f"init.weights={data.weights}"] if given else []
+    weights = str(start) if start else data.weights if arm.resolved.init.pretrained else ""
+    init = ["init.pretrained=false", f"init.weights={weights}"] if weights else []
     return [
-        *(*program, arm.recipe, *arm.settings, f"seed={arm.seed}", "--data", data.folder, *weights),
-        *("devices.devices=1", LAST_EPOCH_ALONE, *data.settings, "--no-report", "--out", str(run)),
+        *(*program, arm.recipe, "--data", data.folder, "devices.devices=1", *data.settings, *arm.settings, *init),
+        *(f"seed={arm.seed}", LAST_EPOCH_ALONE, "--no-report", "--out", str(run)),
     ]
 
 
-def _count_test_images(data: TrainingData) -> int:
-    from covpool.data import Data
-    from covpool.data.sets import open_data
-
-    return len(open_data(Data(root=data.folder)).test)
+def _seconds(run: Path) -> float:
+    """Time of the epochs of a run and of their evaluations."""
+    epochs = [event for event in read_log(run / LOG_FILE) if event["event"] == "epoch"]
+    return sum(event["seconds"] + event.get("evaluation_seconds", 0.0) for event in epochs)

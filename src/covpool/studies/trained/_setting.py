@@ -8,8 +8,8 @@ from covpool._errors import CovpoolError, did_you_mean
 from covpool.studies.claims import Claim
 from covpool.studies.trained._arm import TrainedArm
 from covpool.studies.trained._claims import CLAIMS
-from covpool.studies.trained._from_scratch import FROM_SCRATCH, TRIED_FROM_SCRATCH
-from covpool.studies.trained._search import TRIED
+from covpool.studies.trained._from_scratch import FROM_SCRATCH, SEARCH_FROM_SCRATCH
+from covpool.studies.trained._search import FINE_TUNING, Search
 
 
 @dataclass(frozen=True)
@@ -19,26 +19,31 @@ class Setting:
     Attributes:
         data: Name of the data set, in the records and on the command line.
         claims: The claims that they decide, most important first.
-        tried: The trainings that choose the settings of the recipes, on held-out training images.
+        search: The trainings that choose the settings of the recipes, on held-out training images.
     """
 
     data: str
     claims: tuple[Claim[TrainedArm], ...]
-    tried: tuple[TrainedArm, ...]
+    search: Search
 
     def only(self, claims: Collection[Claim[Any]]) -> "Setting":
         """The setting with those of its claims that are among `claims`."""
         return replace(self, claims=tuple(claim for claim in self.claims if claim in claims))
 
     @property
+    def arms(self) -> list[TrainedArm]:
+        """The trainings of the claims, each once, in the order of the queue."""
+        return list(dict.fromkeys(arm for claim in self.claims for arm in claim.arms))
+
+    @property
     def starts_from_weights(self) -> bool:
         """Whether its networks start from pre-trained weights."""
-        return any(arm.resolved.init.pretrained for claim in self.claims for arm in claim.arms)
+        return any(arm.resolved.init.pretrained for arm in self.arms)
 
 
 SETTINGS = (
-    Setting("cub200", CLAIMS, TRIED),
-    Setting("tiny-imagenet-100", FROM_SCRATCH, TRIED_FROM_SCRATCH),
+    Setting("cub200", CLAIMS, FINE_TUNING),
+    Setting("tiny-imagenet-100", FROM_SCRATCH, SEARCH_FROM_SCRATCH),
 )
 
 
