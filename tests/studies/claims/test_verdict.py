@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from covpool import CovpoolError
 from covpool.engine.evaluation import calibration_error
 from covpool.studies.claims import Arm, Comparison
 from covpool.studies.claims._records import ArmResult, pack_confidence
@@ -28,6 +29,13 @@ FEW, MANY = Arm(pool="avg", per_class=2), Arm(pool="isqrt", per_class=2)
 )
 def test_the_interval_decides(rule: Rule, interval: tuple[float, float], verdict: Verdict) -> None:
     assert judge(interval, rule) == verdict
+
+
+def test_records_of_different_images_are_not_compared() -> None:
+    terms = ((1, Arm(pool="isqrt")), (-1, Arm(pool="avg")))
+    hits = {"isqrt": answers(torch.ones(18)), "avg": answers(torch.ones(15))}
+    with pytest.raises(CovpoolError, match="records of 15 and 18 test images cannot be compared"):
+        examine(Comparison("isqrt above avg", terms), hits)
 
 
 def test_a_claim_may_ask_for_a_number_of_points() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from covpool._errors import CovpoolError
 from covpool.engine.evaluation import Interval, paired_bootstrap
 
 MARGIN = 0.01  # "as good", "agrees" and "flat" mean within one point
@@ -146,6 +147,12 @@ def examine(comparison: Comparison[Any], answers: Mapping[str, Answers]) -> Find
     """Compute a difference, its interval and the verdict from what the arms answered, by the name of the arm."""
     if any(arm.name not in answers for arm in comparison.arms):
         return Finding(comparison, None, None, "not tested")
+    counts = {len(answers[arm.name].right) for arm in comparison.arms}
+    if len(counts) > 1:
+        raise CovpoolError(
+            f"{comparison.text}: records of {' and '.join(map(str, sorted(counts)))} test images cannot be compared; "
+            "they come from different data: remove those of one"
+        )
     if comparison.measure == "calibration":
         difference, interval = _calibration(comparison, answers)
     else:
