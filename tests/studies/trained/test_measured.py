@@ -37,6 +37,14 @@ def test_steps_of_one_run_are_compared_in_every_run(tmp_path: Path) -> None:
     assert first.points == "1.05 (0.9 to 1.2, 2 runs)" and second.points == "1.2 (1.2 to 1.2, 1 runs)"
 
 
+def test_the_same_command_twice_is_two_runs(tmp_path: Path) -> None:
+    once = [step(head, ms, batch=batch) for batch in BATCHES for head, ms in (("isqrt", 10.0), ("mpn", 12.0))]
+    again = [step("isqrt", 10.0), step("mpn", 14.0)]
+    newer = [step("mpn", 1.0, torch="3.0")]
+    (row,) = examine_measured(write(tmp_path, *once, *again, *newer), [TIME])
+    assert row.findings["GPU, torchvision/resnet50"][0].points == "1.3 (1.2 to 1.4, 2 runs)"
+
+
 def test_a_batch_size_without_both_heads_leaves_the_claim_untested(tmp_path: Path) -> None:
     on_cpu = [step(head, 0, batch=32, extra={}) for head in ("isqrt", "mpn")]
     (row,) = examine_measured(write(tmp_path, step("isqrt", 10.0), step("mpn", 12.0), *on_cpu), [TIME])

@@ -58,7 +58,7 @@ def measure_gradients(
 
 
 def _draw(images: Images) -> Images:
-    """Some images at random, of all classes."""
+    """Images drawn at random from the whole training set."""
     rows = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED))[:IMAGES].tolist()
     return Images([images.paths[row] for row in rows], [images.targets[row] for row in rows], images.classes)
 

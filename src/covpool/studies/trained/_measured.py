@@ -46,16 +46,20 @@ def examine_measured(records: Path, claims: Sequence[Claim[Any]] = MEASURED) -> 
 
 def _examine_time(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Finding]]:
     """Findings by device and backbone. Two steps are compared if one run measured both."""
-    steps: dict[tuple[str, str, str, int], dict[str, float]] = {}
+    steps: dict[tuple[Any, ...], list[dict[str, float]]] = {}
     for line in lines:
         if line.get("suite") == STEPS and "graph_ms" in line["extra"]:
             backbone, _, head = line["name"].rpartition(" ")
-            key = (f"{line['device']}, {backbone}", line["commit"], line["command"], line["shape"][0])
-            steps.setdefault(key, {})[head] = line["extra"]["graph_ms"]
+            run = (line["commit"], line["command"], line.get("torch"), line.get("matmul_precision"))
+            runs = steps.setdefault((f"{line['device']}, {backbone}", line["shape"][0], *run), [{}])
+            if head in runs[-1]:  # the same command once more
+                runs.append({})
+            runs[-1][head] = line["extra"]["graph_ms"]
     ratios: dict[str, dict[int, list[float]]] = {}
-    for (where, _, _, batch), heads in steps.items():
-        if {"isqrt", "mpn"} <= heads.keys():
-            ratios.setdefault(where, {}).setdefault(batch, []).append(heads["mpn"] / heads["isqrt"])
+    for (where, batch, *_), runs in steps.items():
+        found = [heads["mpn"] / heads["isqrt"] for heads in runs if {"isqrt", "mpn"} <= heads.keys()]
+        if found:
+            ratios.setdefault(where, {}).setdefault(batch, []).extend(found)
     return {
         where: [
             _decide(comparison, by_batch.get(batch, []), [ratio > 1 for ratio in by_batch.get(batch, [])], "runs")
