@@ -10,13 +10,24 @@ from covpool.recipe._schema import Recipe, flat_settings
 RECIPE_FILE = "recipe.toml"  # in the folder of a run: all its settings
 
 
-def to_toml(recipe: Recipe) -> str:
-    """Write every setting of a recipe, defaults included, as TOML that `read_recipe` reads back.
+def to_toml(recipe: Recipe, *, defaults: bool = True) -> str:
+    """Write the settings of a recipe as TOML that `read_recipe` reads back.
+
+    Args:
+        recipe: The recipe.
+        defaults: Write settings that have their default too.
 
     >>> to_toml(Recipe(name="mine")).splitlines()[:3]
     ['name = "mine"', 'about = ""', 'source = ""']
+    >>> to_toml(Recipe(name="mine", seed=2), defaults=False).splitlines()
+    ['name = "mine"', 'seed = 2']
     """
-    settings = {name: value for name, value in flat_settings(recipe) if name != "stages"}
+    usual = {} if defaults else dict(flat_settings(Recipe()))
+    settings = {
+        name: value
+        for name, value in flat_settings(recipe)
+        if name != "stages" and (name not in usual or value != usual[name])
+    }
     parts = []
     for table, own in groupby(settings.items(), lambda setting: setting[0].rpartition(".")[0]):
         parts.append(

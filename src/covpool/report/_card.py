@@ -49,7 +49,8 @@ def write_card(run: Path, folder: Path, repository: str, license: str = "") -> N
     opened = open_run(run)
     recipe, evaluation, spectra = opened.recipe, opened.evaluation, opened.spectra
     checkpoint = required(opened.checkpoint)
-    shown = recipe.changed(data={"root": ""}, init={"weights": Path(recipe.init.weights).name})  # folders are private
+    weights = Path(recipe.init.weights).name  # folders are private
+    shown = recipe.changed(about="", source="", data={"root": ""}, init={"weights": weights})
     if spectra.value is not None:
         _plot(spectra.value, folder / PLOT)
     values: dict[str, Any] = {
@@ -65,7 +66,7 @@ def write_card(run: Path, folder: Path, repository: str, license: str = "") -> N
         "network": about_network(checkpoint.network, shown),
         "plot": PLOT if spectra.value is not None else "",
         "versions": versions(checkpoint.about.versions)[:-1],
-        "toml": to_toml(shown),
+        "toml": to_toml(shown, defaults=False),
     }
     (folder / "README.md").write_text(render_page(CARD, values))
 
