@@ -48,7 +48,7 @@ COVARIANCES = {
     "every_way": [(precision, full) for precision in ("tf32", "float32") for full in (True, False)],
 }
 NORMS = {
-    "once": [(144, "relu6", torch.bfloat16)],
+    "once": [(144, "relu6", torch.bfloat16), (144, "silu", torch.float32)],
     "every_way": [
         (c, activation, dtype)
         for c, dtype in ((24, torch.bfloat16), (30, torch.float16), (144, torch.float32))
