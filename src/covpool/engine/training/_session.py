@@ -32,7 +32,7 @@ from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, 
 from covpool.engine.training._trained_on import describe_data
 from covpool.engine.training._writer import Writer
 from covpool.io import DataSplit, EvaluationSettings, rebuild_saved
-from covpool.models import Network, fuse_norms, rebuild, replace_depthwise
+from covpool.models import Network, fuse_norms, rebuild, replace_depthwise, sync_norms
 from covpool.recipe import Recipe
 
 OnEvent = Callable[[Event], None]
@@ -70,7 +70,7 @@ class Session:
         if recipe.train.channels_last:
             self.network.to(memory_format=torch.channels_last)
         if recipe.train.sync_norms and fabric.world_size > 1:
-            nn.SyncBatchNorm.convert_sync_batchnorm(self.network)
+            sync_norms(self.network)
         if fabric.device.type == "cuda":
             fuse_norms(self.network)
             replace_depthwise(self.network)
