@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from covpool._errors import check_choice
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
-from covpool.ops._autograd import is_eager
+from covpool.ops._autograd import in_forward_mode, is_eager
 
 Activation = Literal["none", "relu", "relu6", "silu"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -19,6 +19,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu6": functional.relu6,
     "silu": functional.silu,
 }
+MOST_ROWS = 2**30  # of a map, one for each position of an image; the kernels count twice as many in 32 bits
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -95,14 +96,18 @@ def _served(
     x: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor, Tensor] | None, *, training: bool
 ) -> bool:
     """Whether the kernels support a case."""
-    statistics = () if running is None else running
-    if not (TRITON_INSTALLED and x.is_cuda and x.ndim == 4 and is_eager(x, weight, bias, *statistics)):
+    others = weight, bias, *(() if running is None else running)
+    known = TRITON_INSTALLED and x.is_cuda and x.ndim == 4
+    if not known or in_forward_mode() or not is_eager(x, *others):
         return False
+    c = x.shape[1]
     return (
         x.is_contiguous(memory_format=torch.channels_last)
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        and all(t.dtype == torch.float32 for t in (weight, bias, *statistics[:2]))
-        and x.numel() > x.shape[1] > 0
+        and x.numel() > c > 0
+        and x.numel() // c < MOST_ROWS
+        and all(t.dtype == torch.float32 and t.shape == (c,) and t.is_contiguous() for t in others[:4])
+        and all(t.device == x.device for t in others)
         and shared_memory(x.device) >= MIN_SHARED_MEMORY
         and (training or running is not None)
     )
