@@ -76,6 +76,35 @@ def test_the_kernels_compute_maps_whose_rows_they_can_count(
     assert served(x, weight, weight, None, training=True) is expected
 
 
+def gradients(x: Tensor, weight: Tensor, bias: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of a batch norm and a SiLU by torch in float64."""
+    exact = [t.detach().double().cpu().requires_grad_() for t in (x, weight, bias)]
+    z = functional.silu(functional.batch_norm(exact[0], None, None, *exact[1:], True))
+    return torch.autograd.grad(z, exact, g.double().cpu())
+
+
+def test_hooks_may_change_the_layout_of_saved_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "batch_norm")
+    x, weight, bias = (t.requires_grad_() for t in inputs()[:3])
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = ops.batch_norm(x, weight, bias, None, training=True, activation="silu")
+    g = randn(*x.shape, seed=9)
+    found = torch.autograd.grad(y, (x, weight, bias), g)
+    for ours, truth in zip(found, gradients(x, weight, bias, g), strict=True):
+        assert relative_error(ours.cpu(), truth) <= 2e-6
+
+
+def test_gradients_for_several_upstream_gradients_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "batch_norm")
+    x, weight, bias = (t.requires_grad_() for t in inputs()[:3])
+    y = ops.batch_norm(x, weight, bias, None, training=True, activation="silu")
+    g = randn(3, *x.shape, seed=9)
+    together = torch.autograd.grad(y, (x, weight, bias), g, is_grads_batched=True)
+    for i, one in enumerate(g):
+        for ours, truth in zip(together, gradients(x, weight, bias, one), strict=True):
+            assert relative_error(ours[i].cpu(), truth) <= 2e-6
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("grad", [True, False])
 def test_forward_mode(monkeypatch: pytest.MonkeyPatch, training: bool, grad: bool) -> None:

@@ -51,6 +51,34 @@ def test_the_kernels_compute_what_they_support(monkeypatch: pytest.MonkeyPatch) 
     assert not served(x, weight.to("meta"), *options)
 
 
+def gradients(x: Tensor, weight: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+    """The gradients by torch in float64."""
+    exact = [t.detach().double().requires_grad_() for t in (x, weight)]
+    z = functional.conv2d(*exact, None, *OPTIONS.values(), groups=len(weight))
+    return torch.autograd.grad(z, exact, g.double())
+
+
+def test_hooks_may_change_the_layout_of_saved_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "depthwise_convolution")
+    x, weight = (t.requires_grad_() for t in inputs())
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = ops.depthwise_convolution(x, weight, **OPTIONS)
+    g = randn(*y.shape, seed=9)
+    for ours, truth in zip(torch.autograd.grad(y, (x, weight), g), gradients(x, weight, g), strict=True):
+        assert relative_error(ours, truth) <= 1e-6
+
+
+def test_gradients_for_several_upstream_gradients_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "depthwise_convolution")
+    x, weight = (t.requires_grad_() for t in inputs())
+    y = ops.depthwise_convolution(x.bfloat16(), weight, **OPTIONS)
+    g = randn(3, *y.shape, seed=9).bfloat16()
+    together = torch.autograd.grad(y, (x, weight), g, is_grads_batched=True)
+    for i, one in enumerate(g):
+        for ours, truth in zip(together, gradients(x.bfloat16(), weight, one), strict=True):
+            assert relative_error(ours[i], truth) <= 8e-3
+
+
 def test_forward_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     serve_anywhere(monkeypatch, "depthwise_convolution")
     x, weight = inputs()

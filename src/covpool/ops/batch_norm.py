@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from covpool._errors import check_choice
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
-from covpool.ops._autograd import in_forward_mode, is_eager
+from covpool.ops._autograd import gradients_of, in_forward_mode, is_eager, is_eager_gradient
 
 Activation = Literal["none", "relu", "relu6", "silu"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -40,9 +40,14 @@ class _BatchNorm(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         from covpool.kernels import batch_norm as kernels
 
-        x, *kept = ctx.saved_tensors
+        x, mean, variance, weight, bias = ctx.saved_tensors
+        eps, activation = ctx.options
+        if not is_eager_gradient(g):
+            by_torch = gradients_of(lambda x, w, b: _of_batch(x, w, b, eps, activation), (x, weight, bias), g)
+            return *by_torch, *[None] * 4
+        x = x.contiguous(memory_format=torch.channels_last)  # hooks such as `save_on_cpu` change the layout
         g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        return *kernels.backward_eager(x, g, *kept, *ctx.options), *[None] * 4
+        return *kernels.backward_eager(x, g, mean, variance, weight, bias, eps, activation), *[None] * 4
 
 
 def batch_norm(
@@ -90,6 +95,11 @@ def batch_norm(
     mean, variance = (None, None) if running is None else running[:2]
     z = functional.batch_norm(x, mean, variance, weight, bias, training, momentum, eps)
     return ACTIVATIONS[activation](z)
+
+
+def _of_batch(x: Tensor, weight: Tensor, bias: Tensor, eps: float, activation: Activation) -> Tensor:
+    """The activated norm by the statistics of the batch, in torch's operations."""
+    return ACTIVATIONS[activation](functional.batch_norm(x, None, None, weight, bias, True, 0.0, eps))
 
 
 def _served(

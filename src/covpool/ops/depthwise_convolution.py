@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
-from covpool.ops._autograd import in_forward_mode, is_eager
+from covpool.ops._autograd import gradients_of, in_forward_mode, is_eager, is_eager_gradient
 
 Pair = tuple[int, int]
 MOST_TAPS = 7  # of a side of the filters
@@ -33,6 +33,11 @@ class _Depthwise(torch.autograd.Function):
         from covpool.kernels import depthwise as kernels
 
         x, weight, taps = ctx.saved_tensors
+        if not is_eager_gradient(g):
+            by_torch = gradients_of(lambda x, weight: _by_torch(x, weight.to(x.dtype), ctx.options), (x, weight), g)
+            return *by_torch, None, None, None
+        # Hooks such as `save_on_cpu` change the layout.
+        x, weight = x.contiguous(memory_format=torch.channels_last), weight.contiguous()
         g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         size = tuple(x.shape[2:])
@@ -69,9 +74,13 @@ def depthwise_convolution(
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype == torch.float32:
         x = x.to(torch.get_autocast_dtype("cuda"))
     if not _served(x, weight, *options):
-        return functional.conv2d(x, weight, None, stride, padding, dilation, groups=weight.shape[0])
+        return _by_torch(x, weight, options)
     out: Tensor = _Depthwise.apply(x, weight, *options)
     return out
+
+
+def _by_torch(x: Tensor, weight: Tensor, options: tuple[Pair, Pair, Pair]) -> Tensor:
+    return functional.conv2d(x, weight, None, *options, groups=weight.shape[0])
 
 
 def _size(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
