@@ -48,7 +48,7 @@ COVARIANCES = {
     "every_way": [(precision, full) for precision in ("tf32", "float32") for full in (True, False)],
 }
 NORMS = {
-    "once": [(144, "relu6", torch.bfloat16)],
+    "once": [(144, "relu6", torch.bfloat16), (144, "silu", torch.float32)],
     "every_way": [
         (c, activation, dtype)
         for c, dtype in ((24, torch.bfloat16), (30, torch.float16), (144, torch.float32))
@@ -63,6 +63,10 @@ FILTERS = {
         for k in (3, 5, 7)
         for stride in (1, 2)
     ],
+}
+CUTS = {
+    "once": [(224, False), (1, True)],
+    "every_way": [(size, cubic) for size in (224, 17, 1) for cubic in (False, True)],
 }
 
 
@@ -120,10 +124,10 @@ def main(capability: int, room: int, what: str) -> None:
         y, taps = depthwise.forward_eager(x, weight, (40 // stride, 40 // stride), *options)
         depthwise.input_gradient_eager(y, weight, taps, (40, 40), *options)
         depthwise.filter_gradient_eager(x, y, weight, *options)
-    for cubic in (False, True):
+    for size, cubic in CUTS[what]:
         regions = *torch.zeros(4, 2), *torch.zeros(2, 2, dtype=torch.bool)
         pixels = torch.zeros(64, dtype=torch.int32)
-        cut.cut_regions(pixels, torch.zeros(2).long(), torch.ones(2, 2).long(), regions, size=224, cubic=cubic)
+        cut.cut_regions(pixels, torch.zeros(2).long(), torch.ones(2, 2).long(), regions, size=size, cubic=cubic)
     json.dump(needed, sys.stdout)
 
 

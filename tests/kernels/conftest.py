@@ -16,7 +16,7 @@ else:
     from triton.runtime.interpreter import GridExecutor
     from triton.runtime.jit import JITFunction
 
-    from covpool.kernels import covariance, isqrt, lyapunov, plan, power, shape, sqrtm
+    from covpool.kernels import batch_norm, covariance, depthwise, isqrt, lyapunov, plan, power, shape, sqrtm
 
 SMALL = 16
 
@@ -31,7 +31,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
 @pytest.fixture(autouse=True)
 def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test starts without plans, because many of them change tiles or teams."""
-    for module in (covariance, isqrt, lyapunov, power, sqrtm):
+    for module in (batch_norm, covariance, depthwise, isqrt, lyapunov, power, sqrtm):
         for planned in [value for value in vars(module).values() if isinstance(value, plan.Planned)]:
             monkeypatch.setattr(planned, "plans", {})
 

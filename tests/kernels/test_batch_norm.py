@@ -19,7 +19,7 @@ HALF = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tiles of rows and channels, and several shares, for small maps."""
     monkeypatch.setattr(batch_norm, "TILE", 64)
-    monkeypatch.setattr(batch_norm, "SUMMED_TILE", 64)
+    monkeypatch.setattr(batch_norm, "SUMMED_BYTES", 256)
     monkeypatch.setattr(batch_norm, "MOST_CHANNELS", 16)
     monkeypatch.setattr(batch_norm, "LEAST_CHANNELS", 16)
     monkeypatch.setattr(batch_norm, "multiprocessors", lambda device: 3)

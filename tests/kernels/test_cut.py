@@ -1,7 +1,11 @@
 """covpool.kernels.cut: the regions that matrix products give, which are compared with PIL."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
+from torch import Tensor
 
 from covpool.data.pipeline._boxes import Boxes
 from covpool.data.pipeline._cut import cut_by_products
@@ -20,7 +24,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize(("flipped", "whole"), [(False, False), (True, False), (True, True)])
-@pytest.mark.parametrize("size", [7, 17, 48])
+@pytest.mark.parametrize("size", [1, 7, 17, 48])
 def test_regions_equal_those_by_matrix_products(interpolation: str, flipped: bool, whole: bool, size: int) -> None:
     _, *images = packed()
     boxes = regions(REGIONS, flipped=flipped, whole=whole)
@@ -32,6 +36,22 @@ def test_regions_equal_those_by_matrix_products(interpolation: str, flipped: boo
         cubic=interpolation == "bicubic",
     )
     torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=5e-3)  # of 255; centers are rounded to float32
+
+
+def test_the_kernel_starts_on_the_device_of_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    current, used = [], []
+
+    @contextmanager
+    def device_of(tensor: Tensor) -> Iterator[None]:
+        current.append(tensor)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    monkeypatch.setattr(cut, "launch_kernel", lambda *_, **__: used.extend(current))
+    _, pixels, *others = packed()
+    cut.cut_regions(pixels, *others, tuple(regions(REGIONS)), size=7, cubic=False)
+    assert len(used) == 1 and used[0] is pixels
 
 
 def test_no_regions() -> None:

@@ -51,6 +51,15 @@ def test_a_repeated_call_runs_the_launches_and_none_of_the_code() -> None:
     assert len(calls) == 5
 
 
+def test_a_first_call_with_the_same_tensor_twice() -> None:
+    planned = Planned(doubled_twice)
+    x, y = randn(10), randn(10, seed=1)
+    torch.testing.assert_close(planned((x, x), 1.0)[0], 4 * x + 3)
+    torch.testing.assert_close(planned((x, y), 1.0)[0], 2 * (x + y) + 3)
+    torch.testing.assert_close(planned((y, x), 1.0)[0], 2 * (x + y) + 3)
+    assert len(planned.plans) == 1
+
+
 def test_results_that_are_not_needed_become_intermediate_tensors() -> None:
     def both(x: Tensor) -> tuple[Tensor, ...]:
         inner, out = x.new_empty(x.shape), x.new_empty(x.shape)

@@ -71,6 +71,24 @@ def test_norms_that_cannot_be_fused_stay() -> None:
     assert network[1] is watched
 
 
+def test_an_activation_stays_behind_a_repeated_module() -> None:
+    squash = nn.Sigmoid()
+    network = nn.Sequential(nn.BatchNorm2d(4), squash, nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), squash, nn.ReLU())
+    own, x = deepcopy(network), torch.randn(2, 4, 3, 3)
+    fuse_norms(own)
+    assert fused(own) == {"none": 2}
+    assert torch.equal(own(x), network(x))
+
+
+def test_a_repeated_activation_is_fused_everywhere() -> None:
+    relu = nn.ReLU()
+    network = nn.Sequential(nn.BatchNorm2d(4), relu, nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), relu)
+    own, x = deepcopy(network), torch.randn(2, 4, 3, 3)
+    fuse_norms(own)
+    assert fused(own) == {"relu": 2}
+    assert torch.equal(own(x), network(x))
+
+
 def test_a_single_position_is_refused_in_training_as_by_torch() -> None:
     network = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU())
     fuse_norms(network)

@@ -1,5 +1,6 @@
 """Tools of the tests of the operations: finite differences, relative errors, rotations, formulas of papers."""
 
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,21 @@ def saved_floats(f: Operation, x: Tensor) -> int:
         f(x)
     kept.pop(x.untyped_storage().data_ptr(), None)
     return sum(kept.values())
+
+
+def serve_anywhere(monkeypatch: pytest.MonkeyPatch, operation: str) -> Callable[..., bool]:
+    """Let the kernels of an operation serve every device as a GPU. Returns its choice of what they serve."""
+    pytest.importorskip("triton")
+    module = importlib.import_module(f"covpool.ops.{operation}")
+    served = module._served
+
+    def served_as_on_a_gpu(*args: Any, **options: Any) -> bool:
+        with monkeypatch.context() as pretended:
+            pretended.setattr(Tensor, "is_cuda", True)
+            return bool(served(*args, **options))
+
+    monkeypatch.setattr(module, "_served", served_as_on_a_gpu)
+    return served_as_on_a_gpu
 
 
 def refuses(error: type[Exception], *words: str) -> Any:

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import covpool.ops  # noqa: F401  (brings every Function)
 from covpool.ops import _autograd
-from covpool.ops._autograd import Differentiable, is_eager
+from covpool.ops._autograd import Differentiable, gradients_of, is_eager
 from ops.oracles import randn
 
 called: list[str] = []
@@ -116,3 +116,10 @@ def test_a_torch_without_the_private_functions_takes_the_longer_way(monkeypatch:
     x = randn(4)
     assert not module.is_eager(x)
     torch.testing.assert_close(torch.func.grad(lambda x: cube.call(x).sum())(x), 3 * x * x)
+
+
+def test_gradients_in_several_inputs_where_no_gradient_is_needed() -> None:
+    x, y, g = randn(3), randn(3, seed=1), randn(3, seed=2)
+    with torch.no_grad():
+        dx, dy = gradients_of(lambda x, y: x * y**2, (x, y), g)
+    torch.testing.assert_close((dx, dy), (g * y**2, 2 * g * x * y))

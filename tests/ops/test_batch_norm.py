@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from covpool import ops
 from covpool._errors import CovpoolError
-from covpool.ops.batch_norm import _served
 from kernels.oracles import DEVICE, randn
-from ops.oracles import assert_gradient, relative_error
+from ops.oracles import assert_gradient, relative_error, serve_anywhere
 
 needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 REFERENCE = {"none": lambda z: z, "relu": functional.relu, "relu6": functional.relu6, "silu": functional.silu}
@@ -49,16 +49,79 @@ def test_an_unknown_activation_is_refused() -> None:
         ops.batch_norm(*inputs(), training=True, activation="tanh")  # type: ignore[arg-type]
 
 
-@needs_gpu
-def test_the_kernels_compute_what_they_support() -> None:
+def test_the_kernels_compute_what_they_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve_anywhere(monkeypatch, "batch_norm")
     x, weight, bias, running = inputs()
-    assert _served(x, weight, bias, running, training=True)
-    assert _served(x, weight, bias, None, training=True)
-    assert not _served(x, weight, bias, None, training=False)
-    assert not _served(x.contiguous(), weight, bias, running, training=True)
-    assert not _served(x.double(), weight, bias, running, training=True)
-    assert not _served(x, weight.half(), bias, running, training=True)
-    assert not _served(x[:1, :, :1, :1], weight, bias, running, training=True)
+    assert served(x, weight, bias, running, training=True)
+    assert served(x, weight, bias, None, training=True)
+    assert not served(x, weight, bias, None, training=False)
+    assert not served(x.contiguous(), weight, bias, running, training=True)
+    assert not served(x.double(), weight, bias, running, training=True)
+    assert not served(x[:1, :, :1, :1], weight, bias, running, training=True)
+    strided, elsewhere = torch.ones(12, device=DEVICE)[::2], weight.to("meta")
+    for other in (weight.half(), weight[:1], strided, elsewhere):
+        assert not served(x, other, bias, running, training=True)
+        assert not served(x, weight, other, running, training=True)
+        assert not served(x, weight, bias, (other, *running[1:]), training=True)
+        assert not served(x, weight, bias, (running[0], other, running[2]), training=True)
+    assert not served(x, weight, bias, (*running[:2], running[2].to("meta")), training=True)
+
+
+@pytest.mark.parametrize(("b", "expected"), [(2**14 - 1, True), (2**14, False)])
+def test_the_kernels_compute_maps_whose_rows_they_can_count(
+    monkeypatch: pytest.MonkeyPatch, b: int, expected: bool
+) -> None:
+    served = serve_anywhere(monkeypatch, "batch_norm")
+    x, weight = torch.empty(b, 1, 256, 256, device="meta"), torch.empty(1, device="meta")
+    assert served(x, weight, weight, None, training=True) is expected
+
+
+def gradients(x: Tensor, weight: Tensor, bias: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of a batch norm and a SiLU by torch in float64."""
+    exact = [t.detach().double().cpu().requires_grad_() for t in (x, weight, bias)]
+    z = functional.silu(functional.batch_norm(exact[0], None, None, *exact[1:], True))
+    return torch.autograd.grad(z, exact, g.double().cpu())
+
+
+def test_hooks_may_change_the_layout_of_saved_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "batch_norm")
+    x, weight, bias = (t.requires_grad_() for t in inputs()[:3])
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = ops.batch_norm(x, weight, bias, None, training=True, activation="silu")
+    g = randn(*x.shape, seed=9)
+    found = torch.autograd.grad(y, (x, weight, bias), g)
+    for ours, truth in zip(found, gradients(x, weight, bias, g), strict=True):
+        assert relative_error(ours.cpu(), truth) <= 2e-6
+
+
+def test_gradients_for_several_upstream_gradients_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_anywhere(monkeypatch, "batch_norm")
+    x, weight, bias = (t.requires_grad_() for t in inputs()[:3])
+    y = ops.batch_norm(x, weight, bias, None, training=True, activation="silu")
+    g = randn(3, *x.shape, seed=9)
+    together = torch.autograd.grad(y, (x, weight, bias), g, is_grads_batched=True)
+    for i, one in enumerate(g):
+        for ours, truth in zip(together, gradients(x, weight, bias, one), strict=True):
+            assert relative_error(ours[i].cpu(), truth) <= 2e-6
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_forward_mode(monkeypatch: pytest.MonkeyPatch, training: bool, grad: bool) -> None:
+    serve_anywhere(monkeypatch, "batch_norm")
+    x, weight, bias, running = inputs()
+    used = None if training else running
+    with torch.set_grad_enabled(grad), forward_ad.dual_level():
+        y = ops.batch_norm(forward_ad.make_dual(x, randn(*x.shape, seed=9)), weight, bias, used, training=training)
+        z = functional.batch_norm(
+            forward_ad.make_dual(x.double(), randn(*x.shape, seed=9).double()),
+            *((None, None) if used is None else (t.double() for t in used[:2])),
+            weight.double(),
+            bias.double(),
+            training,
+        )
+        ours, truth = (forward_ad.unpack_dual(t).tangent for t in (y, z))
+    assert ours is not None and relative_error(ours, truth) <= 2e-6
 
 
 @needs_gpu

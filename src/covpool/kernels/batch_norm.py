@@ -16,7 +16,7 @@ from covpool.kernels.plan import Planned, launch_kernel
 # fmt: off
 
 TILE = 4096  # entries of a map that a program computes
-SUMMED_TILE = 8192  # entries of a map that a program sums at a time
+SUMMED_BYTES = 16 * 1024  # of a map that a program sums at a time; two maps twice fit into 99 KiB of shared memory
 SUMMING_WARPS = 8
 STAGES = 3  # tiles to sum that are loaded at a time
 MOST_CHANNELS = 64  # of a tile: 128 bytes of half-precision numbers, which memory transfers at once
@@ -217,7 +217,7 @@ class Grid:
         self.m = x.numel() // self.c
         self.block = LEAST_CHANNELS if self.c <= LEAST_CHANNELS else MOST_CHANNELS
         self.blocks = triton.cdiv(self.c, self.block)
-        self.rows, self.summed_rows = TILE // self.block, SUMMED_TILE // self.block
+        self.rows, self.summed_rows = TILE // self.block, SUMMED_BYTES // x.element_size() // self.block
         self.tiles = (self.blocks * triton.cdiv(self.m, self.rows),)
         summed = triton.cdiv(self.m, self.summed_rows)
         wanted = max(1, min(PROGRAMS * multiprocessors(x.device) // self.blocks, MOST_SHARES, summed))

@@ -90,7 +90,7 @@ def cut_kernel(pixels, starts, sizes, top, left, height, width, flipped, whole, 
         red += down * clipped(r)
         green += down * clipped(g)
         blue += down * clipped(b)
-    area = size.to(tl.int64) * size
+    area = tl.cast(size, tl.int64) * size  # a size of 1 is a constant, which has no `to`
     target = out + image * 3 * area + rows[:, None] * size + columns[None, :]
     inside = (rows[:, None] < size) & (columns[None, :] < size)
     tl.store(target, clipped(red), mask=inside)
@@ -128,8 +128,9 @@ def cut_regions(
     out = torch.empty(len(starts), 3, size, size, device=pixels.device)
     if len(starts):
         tiles = triton.cdiv(size, ROWS) * triton.cdiv(size, COLUMNS)
-        launch_kernel(
-            cut_kernel, (tiles, len(starts)), *(t.contiguous() for t in (pixels, starts, sizes, *boxes)), out, size,
-            CUBIC=cubic, ROWS=ROWS, COLUMNS=COLUMNS,
-        )  # fmt: skip
+        with torch.cuda.device_of(pixels):  # does nothing for a CPU tensor
+            launch_kernel(
+                cut_kernel, (tiles, len(starts)), *(t.contiguous() for t in (pixels, starts, sizes, *boxes)), out, size,
+                CUBIC=cubic, ROWS=ROWS, COLUMNS=COLUMNS,
+            )  # fmt: skip
     return out

@@ -96,6 +96,7 @@ class Planned:
 
     def _record(self, key: tuple[Any, ...], tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
         options, needed = key[:2]
+        tensors = _distinct(tensors)
         outer, _recording.launches = _recording.launches, []
         try:
             outputs = self.function(*tensors, *options)[:needed]
@@ -106,6 +107,12 @@ class Planned:
         finally:
             _recording.launches = outer
         return outputs
+
+
+def _distinct(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """The same tensors, each an object of its own, by which a plan tells its inputs apart."""
+    first = {id(t): i for i, t in reversed(list(enumerate(tensors)))}
+    return tuple(t if t is None or first[id(t)] == i else t.detach() for i, t in enumerate(tensors))
 
 
 class Plan:

@@ -34,5 +34,6 @@ from covpool.models._networks import list_models as list_models
 from covpool.models._networks import pool_of as pool_of
 from covpool.models._networks import representation_of as representation_of
 from covpool.models._rebuild import rebuild as rebuild
+from covpool.models._sync_norms import sync_norms as sync_norms
 from covpool.models._weights import fill as fill
 from covpool.models._weights import misfits as misfits

@@ -43,7 +43,8 @@ def fuse_norms(network: nn.Module) -> None:
 
     The activation is the one that follows it in its `nn.Sequential`, or that of timm's `BatchNormAct2d`. Modules keep
     their names, parameters and state, and the activation becomes an identity. Modules with hooks and norms that stand
-    in several places stay as they are.
+    in several places stay as they are. A module that uses a part of its own Sequential (`body[:2]`) between a norm and
+    its activation is not supported.
 
     Args:
         network: The network, changed in place. Nothing changes if its norms are fused already.
@@ -56,7 +57,7 @@ def fuse_norms(network: nn.Module) -> None:
     places = Counter(id(module) for _, module in network.named_modules(remove_duplicate=False))
     for parent in list(network.modules()):
         is_sequence = isinstance(parent, nn.Sequential) and type(parent).forward is nn.Sequential.forward
-        for (_, norm), (name, following) in pairwise([*parent.named_children(), ("", nn.Identity())]):
+        for (_, norm), (name, following) in pairwise([*parent._modules.items(), ("", nn.Identity())]):
             if not isinstance(norm, nn.BatchNorm2d) or not _is_usual(norm) or places[id(norm)] > 1:
                 continue
             if type(norm) is nn.BatchNorm2d:

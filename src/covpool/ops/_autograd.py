@@ -147,3 +147,10 @@ def gradient_of(function: Callable[[Tensor], Tensor], x: Tensor, g: Tensor) -> T
         leaf = x if again else x.detach().requires_grad_()
         (dx,) = torch.autograd.grad(function(leaf), leaf, g, create_graph=again)
     return dx
+
+
+def gradients_of(function: Callable[..., Tensor], inputs: tuple[Tensor, ...], g: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of a function in each of its inputs for the gradient g of its value, not differentiable."""
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        return torch.autograd.grad(function(*leaves), leaves, g)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from covpool._errors import check_choice
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
-from covpool.ops._autograd import is_eager
+from covpool.ops._autograd import gradients_of, in_forward_mode, is_eager, is_eager_gradient
 
 Activation = Literal["none", "relu", "relu6", "silu"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -19,6 +19,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu6": functional.relu6,
     "silu": functional.silu,
 }
+MOST_ROWS = 2**30  # of a map, one for each position of an image; the kernels count twice as many in 32 bits
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -39,9 +40,14 @@ class _BatchNorm(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         from covpool.kernels import batch_norm as kernels
 
-        x, *kept = ctx.saved_tensors
+        x, mean, variance, weight, bias = ctx.saved_tensors
+        eps, activation = ctx.options
+        if not is_eager_gradient(g):
+            by_torch = gradients_of(lambda x, w, b: _of_batch(x, w, b, eps, activation), (x, weight, bias), g)
+            return *by_torch, *[None] * 4
+        x = x.contiguous(memory_format=torch.channels_last)  # hooks such as `save_on_cpu` change the layout
         g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        return *kernels.backward_eager(x, g, *kept, *ctx.options), *[None] * 4
+        return *kernels.backward_eager(x, g, mean, variance, weight, bias, eps, activation), *[None] * 4
 
 
 def batch_norm(
@@ -91,18 +97,27 @@ def batch_norm(
     return ACTIVATIONS[activation](z)
 
 
+def _of_batch(x: Tensor, weight: Tensor, bias: Tensor, eps: float, activation: Activation) -> Tensor:
+    """The activated norm by the statistics of the batch, in torch's operations."""
+    return ACTIVATIONS[activation](functional.batch_norm(x, None, None, weight, bias, True, 0.0, eps))
+
+
 def _served(
     x: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor, Tensor] | None, *, training: bool
 ) -> bool:
     """Whether the kernels support a case."""
-    statistics = () if running is None else running
-    if not (TRITON_INSTALLED and x.is_cuda and x.ndim == 4 and is_eager(x, weight, bias, *statistics)):
+    others = weight, bias, *(() if running is None else running)
+    known = TRITON_INSTALLED and x.is_cuda and x.ndim == 4
+    if not known or in_forward_mode() or not is_eager(x, *others):
         return False
+    c = x.shape[1]
     return (
         x.is_contiguous(memory_format=torch.channels_last)
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        and all(t.dtype == torch.float32 for t in (weight, bias, *statistics[:2]))
-        and x.numel() > x.shape[1] > 0
+        and x.numel() > c > 0
+        and x.numel() // c < MOST_ROWS
+        and all(t.dtype == torch.float32 and t.shape == (c,) and t.is_contiguous() for t in others[:4])
+        and all(t.device == x.device for t in others)
         and shared_memory(x.device) >= MIN_SHARED_MEMORY
         and (training or running is not None)
     )

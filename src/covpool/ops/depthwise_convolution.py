@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
-from covpool.ops._autograd import is_eager
+from covpool.ops._autograd import gradients_of, in_forward_mode, is_eager, is_eager_gradient
 
 Pair = tuple[int, int]
 MOST_TAPS = 7  # of a side of the filters
@@ -33,6 +33,11 @@ class _Depthwise(torch.autograd.Function):
         from covpool.kernels import depthwise as kernels
 
         x, weight, taps = ctx.saved_tensors
+        if not is_eager_gradient(g):
+            by_torch = gradients_of(lambda x, weight: _by_torch(x, weight.to(x.dtype), ctx.options), (x, weight), g)
+            return *by_torch, None, None, None
+        # Hooks such as `save_on_cpu` change the layout.
+        x, weight = x.contiguous(memory_format=torch.channels_last), weight.contiguous()
         g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         size = tuple(x.shape[2:])
@@ -69,9 +74,13 @@ def depthwise_convolution(
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype == torch.float32:
         x = x.to(torch.get_autocast_dtype("cuda"))
     if not _served(x, weight, *options):
-        return functional.conv2d(x, weight, None, stride, padding, dilation, groups=x.shape[-3])
+        return _by_torch(x, weight, options)
     out: Tensor = _Depthwise.apply(x, weight, *options)
     return out
+
+
+def _by_torch(x: Tensor, weight: Tensor, options: tuple[Pair, Pair, Pair]) -> Tensor:
+    return functional.conv2d(x, weight, None, *options, groups=weight.shape[0])
 
 
 def _size(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
@@ -85,13 +94,15 @@ def _size(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair
 
 def _served(x: Tensor, weight: Tensor, *options: Pair) -> bool:
     """Whether the kernels support a case."""
-    if not (TRITON_INSTALLED and x.is_cuda and x.ndim == weight.ndim == 4 and is_eager(x, weight)):
+    known = TRITON_INSTALLED and x.is_cuda and x.ndim == weight.ndim == 4
+    if not known or in_forward_mode() or not is_eager(x, weight):
         return False
     size = _size(x, weight, *options)
     return (
         x.is_contiguous(memory_format=torch.channels_last)
         and weight.is_contiguous()
         and weight.shape[:2] == (x.shape[1], 1)
+        and weight.device == x.device
         and max(weight.shape[2:]) <= MOST_TAPS
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and weight.dtype in (torch.bfloat16, torch.float16, torch.float32)

@@ -23,6 +23,7 @@ from covpool.engine._graphs import CapturedForward
 from covpool.engine._infer import capture_logits, compute_scores
 from covpool.engine.evaluation._metrics import Part, accuracies
 from covpool.engine.evaluation._tensor_files import SCORES_FILE, SavedScores, save_scores
+from covpool.engine.training._adapt import adapt
 from covpool.engine.training._broken import BrokenImages
 from covpool.engine.training._build import Built, build_network
 from covpool.engine.training._interrupt import Stopped, StopRequests
@@ -32,7 +33,7 @@ from covpool.engine.training._state import STATE_FILE, WHOLE, TrainingPosition, 
 from covpool.engine.training._trained_on import describe_data
 from covpool.engine.training._writer import Writer
 from covpool.io import DataSplit, EvaluationSettings, rebuild_saved
-from covpool.models import Network, fuse_norms, rebuild, replace_depthwise
+from covpool.models import Network, rebuild
 from covpool.recipe import Recipe
 
 OnEvent = Callable[[Event], None]
@@ -67,13 +68,7 @@ class Session:
         self.notes = [*_split_note(splits), *built.notes]
         self.recipe = built.resolve_inputs(recipe, quiet=restored is not None or not fabric.is_global_zero)
         self.augment = self.recipe.augment.complete()
-        if recipe.train.channels_last:
-            self.network.to(memory_format=torch.channels_last)
-        if recipe.train.sync_norms and fabric.world_size > 1:
-            nn.SyncBatchNorm.convert_sync_batchnorm(self.network)
-        if fabric.device.type == "cuda":
-            fuse_norms(self.network)
-            replace_depthwise(self.network)
+        adapt(self.network, recipe.train, fabric)
         self.wrapped: nn.Module = self.network  # the network as the strategy wraps it
         self.ema = self._make_ema()
         on_gpu = fabric.device.type == "cuda" and not self.is_sharded
