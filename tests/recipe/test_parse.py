@@ -247,7 +247,7 @@ def test_a_recipe_of_a_run_of_version_0_1_reads_back_to_the_same() -> None:
     old = FIXTURES / "recipe-0.1.toml"
     recipe = read_recipe(old)
     again = tomllib.loads(to_toml(recipe))
-    train = {"graph": "auto", "vector_dropout": 0.0}
+    train = {"graph": "auto", "kernels": True, "vector_dropout": 0.0}
     newer = {"init": {"reduction": "random"}, "train": train, "data": {"compare": "sizes"}}
     for table, settings in newer.items():
         assert {name: again[table].pop(name) for name in settings} == settings

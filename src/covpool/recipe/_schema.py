@@ -176,6 +176,8 @@ class Train(Settings):
     """Whether images and weights use the channels-last memory format."""
     compile: bool = False
     """Whether the network is compiled with torch.compile."""
+    kernels: bool = True
+    """Whether a GPU computes batch norms and depthwise convolutions by covpool's kernels. They need `channels_last`."""
     graph: bool | Literal["auto"] = "auto"
     """Whether steps are replayed as a CUDA graph, which takes the work off the host. "auto" does so where it works."""
     deterministic: bool = False

@@ -20,6 +20,7 @@ KINDS = ("BatchNorm2d", "FusedBatchNorm", "SyncBatchNorm", "Conv2d", "DepthwiseC
         ({}, "cuda", 2, {"BatchNorm2d": 52, "Conv2d": 52}),
         ({"channels_last": True}, "cpu", 1, {"BatchNorm2d": 52, "Conv2d": 52}),
         ({"channels_last": True}, "cuda", 1, {"FusedBatchNorm": 52, "Conv2d": 35, "DepthwiseConv2d": 17}),
+        ({"channels_last": True, "kernels": False}, "cuda", 1, {"BatchNorm2d": 52, "Conv2d": 52}),
         ({"sync_norms": True}, "cuda", 1, {"BatchNorm2d": 52, "Conv2d": 52}),
         ({"sync_norms": True}, "cuda", 2, {"SyncBatchNorm": 52, "Conv2d": 52}),
     ],

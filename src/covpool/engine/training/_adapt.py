@@ -19,6 +19,6 @@ def adapt(network: Network, train: Train, fabric: Fabric) -> None:
         network.to(memory_format=torch.channels_last)
     if train.sync_norms and fabric.world_size > 1:
         sync_norms(network)
-    if train.channels_last and fabric.device.type == "cuda":  # the kernels need this memory format
+    if train.kernels and train.channels_last and fabric.device.type == "cuda":  # the kernels need this memory format
         fuse_norms(network)
         replace_depthwise(network)
