@@ -1,5 +1,7 @@
 """covpool.kernels.sketch: pooled spectra and their gradient against torch's operations in float64."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from covpool.kernels import sketch
 from covpool.ops import draw_sketch
 from covpool.ops._pooled_spectra import _by_torch, _SpectraByKernels
 from kernels.conftest import replace
-from kernels.oracles import DEVICE, position_weights, randn
+from kernels.oracles import DEVICE, memory_with_a_hole, position_weights, randn
 from ops.oracles import relative_error
 
 CHANNELS = 7
@@ -66,6 +68,30 @@ def test_a_fault_stays_in_its_image() -> None:
     x[1, 4, 2] = torch.nan
     z, _ = sketch.forward(x, None, hashes, signs, 20)
     assert z[1].isnan().all() and torch.equal(z[::2], sound[::2])
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the memory is a file")
+def test_offsets_between_sketches_exceed_the_range_of_int32(tmp_path: Path) -> None:
+    """The stride from sketch to sketch is within the range, and two or three of them are not."""
+    size, stride, pair = 4, 2**30, 2 * 4
+    far, near = memory_with_a_hole(tmp_path, 3 * stride + pair), torch.zeros(4 * pair)
+    x, w, g = randn(1, 2, CHANNELS), torch.ones(1), randn(1, 4, size // 2 + 1, 2, seed=1)
+    hashes, signs = drawn(4, size)
+    buckets, order = hashes.sort(dim=-1, stable=True)
+    starts = torch.searchsorted(buckets, torch.arange(size + 1).expand(4, -1).contiguous(), out_int32=True)
+    constants = {"SKETCHES": 4, "WEIGHTED": False, "FREQUENCIES": 4}
+    found = []
+    for placed, step in ((far, stride), (near, pair)):
+        sketch.place_kernel[(1, 4)](
+            x, starts, order, signs, placed, 2, size, CHANNELS, *x.stride(), step, 1, BUCKETS=size
+        )
+        sketches, pooled = [placed[i * step :][:pair] for i in range(4)], torch.empty_like(g)
+        found += [s.clone() for s in sketches]
+        sketch.pool_kernel[(1, 1)](placed, w, pooled, 2, size, step, 0.5, **constants)
+        sketch.pool_gradient_kernel[(1, 1)](placed, w, g, placed, 2, size, step, 0.5, **constants)
+        found += [pooled, *sketches]
+    for ours, expected in zip(found[:9], found[9:], strict=True):
+        assert torch.equal(ours, expected) and expected.any()
 
 
 def test_second_derivative() -> None:

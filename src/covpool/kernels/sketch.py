@@ -44,7 +44,7 @@ def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c,
         pointers = x + position[None, :] * x_n + channel[:, None].to(tl.int64) * x_c
         value = tl.load(pointers, mask=inside[:, None] & (position < n)[None, :], other=0.0)
         total += sign[:, None] * value
-    out += sketch * sketch_stride + row * (2 * size)
+    out += tl.cast(sketch, tl.int64) * sketch_stride + row * (2 * size)
     tl.store(out + 2 * k[:, None] + part[None, :], total, mask=(k < size)[:, None])
 
 
@@ -87,6 +87,7 @@ def store_spectrum(out, k, real, imaginary, inside):
 def pool_kernel(z, w, out, n, size, sketch_stride, uniform,
                 SKETCHES: tl.constexpr, WEIGHTED: tl.constexpr, FREQUENCIES: tl.constexpr):
     """Store the sums over positions of w T_1, w T_1 T_2, ... for the spectra T of an image."""
+    sketch_stride = tl.cast(sketch_stride, tl.int64)  # three strides may pass the range of int32
     image = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * FREQUENCIES + tl.arange(0, FREQUENCIES)
     width = size // 2 + 1
@@ -172,6 +173,7 @@ def store_gradient_of_pair(out, k, mirror, inside, a, b, c, d):
 def pool_gradient_kernel(z, w, g, out, n, size, sketch_stride, uniform,
                          SKETCHES: tl.constexpr, WEIGHTED: tl.constexpr, FREQUENCIES: tl.constexpr):
     """Store the gradients of all transforms of an image, given those of its pooled spectra."""
+    sketch_stride = tl.cast(sketch_stride, tl.int64)  # three strides may pass the range of int32
     image = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * FREQUENCIES + tl.arange(0, FREQUENCIES)
     width = size // 2 + 1
