@@ -61,6 +61,20 @@ def test_positions_of_very_different_lengths() -> None:
     assert relative_error(torch.view_as_real(z), torch.view_as_real(expected)) <= 1e-6
 
 
+def test_a_position_of_weight_zero_counts_for_nothing() -> None:
+    """It shares a transform with a position that counts, and is much longer."""
+    x, w, g = randn(2, 6, CHANNELS), position_weights(2, 6), randn(2, 3, 11, 2, seed=1)
+    hashes, signs = drawn(3, 20)
+    found = []
+    for length in (1, 1e8):
+        x[w == 0] = length
+        z, transforms = sketch.forward(x, w, hashes, signs, 20)
+        found.append((z, sketch.backward(x, w, transforms, torch.view_as_complex(g), hashes, signs, 20)))
+        assert not found[-1][1][w == 0].any()
+    for same, expected in zip(*found, strict=True):
+        assert torch.equal(same, expected)
+
+
 def test_a_fault_stays_in_its_image() -> None:
     x = randn(3, 5, CHANNELS)
     hashes, signs = drawn(2, 20)
@@ -83,7 +97,7 @@ def test_offsets_between_sketches_exceed_the_range_of_int32(tmp_path: Path) -> N
     found = []
     for placed, step in ((far, stride), (near, pair)):
         sketch.place_kernel[(1, 4)](
-            x, starts, order, signs, placed, 2, size, CHANNELS, *x.stride(), step, 1, BUCKETS=size
+            x, w, starts, order, signs, placed, 2, size, CHANNELS, *x.stride(), step, 1, WEIGHTED=False, BUCKETS=size
         )
         sketches, pooled = [placed[i * step :][:pair] for i in range(4)], torch.empty_like(g)
         found += [s.clone() for s in sketches]

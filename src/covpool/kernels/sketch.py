@@ -2,6 +2,9 @@
 
 Two positions of an image share one complex transform: z = psi(x) + i psi(x') for their count sketches psi. The spectra
 of both are sums of Z at the frequencies k and -k. A transform is written once and read once in each pass.
+
+The rounding error of both is that of the longer position. The result shows it if the longer one has a far smaller
+weight than the other. A position of weight zero is left out.
 """
 
 import torch
@@ -20,8 +23,17 @@ CHANNELS = 256  # of a pair of positions, per program
 
 
 @triton.jit
-def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c, sketch_stride, blocks,
-                 BUCKETS: tl.constexpr):
+def has_weight(w, image, position, n, WEIGHTED: tl.constexpr):
+    """Whether a position exists and its weight is not zero."""
+    inside = position < n
+    if WEIGHTED:
+        inside &= tl.load(w + image * n + position, mask=inside, other=0.0) != 0
+    return inside
+
+
+@triton.jit
+def place_kernel(x, w, starts, order, signs, out, n, size, channels, x_b, x_n, x_c, sketch_stride, blocks,
+                 WEIGHTED: tl.constexpr, BUCKETS: tl.constexpr):
     """Store the count sketches of two positions as the real and imaginary parts of one row.
 
     The channels of bucket k are order[starts[k]] to order[starts[k + 1] - 1].
@@ -32,6 +44,7 @@ def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c,
     pairs = (n + 1) // 2
     part = tl.arange(0, 2)
     position = 2 * (row % pairs) + part
+    counts = has_weight(w, row // pairs, position, n, WEIGHTED)
     x += row // pairs * x_b
     starts += sketch * (size + 1)
     first = tl.load(starts + k, mask=k < size, other=0)
@@ -42,7 +55,7 @@ def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c,
         channel = tl.load(order + sketch * channels + first + step, mask=inside, other=0)
         sign = tl.load(signs + sketch * channels + channel, mask=inside, other=0.0)
         pointers = x + position[None, :] * x_n + channel[:, None].to(tl.int64) * x_c
-        value = tl.load(pointers, mask=inside[:, None] & (position < n)[None, :], other=0.0)
+        value = tl.load(pointers, mask=inside[:, None] & counts[None, :], other=0.0)
         total += sign[:, None] * value
     out += tl.cast(sketch, tl.int64) * sketch_stride + row * (2 * size)
     tl.store(out + 2 * k[:, None] + part[None, :], total, mask=(k < size)[:, None])
@@ -209,7 +222,8 @@ def pool_gradient_kernel(z, w, g, out, n, size, sketch_stride, uniform,
 
 
 @triton.jit
-def collect_kernel(z, hashes, signs, out, n, size, channels, ADD: tl.constexpr, CHANNELS: tl.constexpr):
+def collect_kernel(z, w, hashes, signs, out, n, size, channels,
+                   WEIGHTED: tl.constexpr, ADD: tl.constexpr, CHANNELS: tl.constexpr):
     """Store, or add, the gradient of two positions, given that of their count sketches in the parts of row z."""
     row = tl.program_id(0).to(tl.int64)
     pairs = (n + 1) // 2
@@ -220,8 +234,10 @@ def collect_kernel(z, hashes, signs, out, n, size, channels, ADD: tl.constexpr, 
     bucket = tl.load(hashes + channel, mask=inside, other=0)
     sign = tl.load(signs + channel, mask=inside, other=0.0)
     z += row * (2 * size)
-    first = tl.load(z + 2 * bucket, mask=inside, other=0.0) * sign
-    second = tl.load(z + 2 * bucket + 1, mask=inside, other=0.0) * sign
+    counts = channel < tl.where(has_weight(w, row // pairs, position, n, WEIGHTED), channels, 0)
+    first = tl.load(z + 2 * bucket, mask=counts, other=0.0) * sign
+    counts = channel < tl.where(has_weight(w, row // pairs, position + 1, n, WEIGHTED), channels, 0)
+    second = tl.load(z + 2 * bucket + 1, mask=counts, other=0.0) * sign
     out += (row // pairs * n + position) * channels + channel
     if ADD:
         first += tl.load(out, mask=inside, other=0.0)
@@ -240,8 +256,9 @@ def _forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: i
     placed = x.new_empty(sketches, b, pairs, size, 2)
     blocks = triton.cdiv(size, BUCKETS)
     launch_kernel(
-        place_kernel, (b * pairs * blocks, sketches), x, starts, order.contiguous(), signs.contiguous(), placed,
-        n, size, c, *x.stride(), placed.stride(0), blocks, BUCKETS=BUCKETS,
+        place_kernel, (b * pairs * blocks, sketches), x, _weights(w, x), starts, order.contiguous(),
+        signs.contiguous(), placed, n, size, c, *x.stride(), placed.stride(0), blocks,
+        WEIGHTED=w is not None, BUCKETS=BUCKETS,
     )  # fmt: skip
     z = torch.fft.fft(torch.view_as_complex(placed))
     pooled = x.new_empty(b, sketches, size // 2 + 1, 2)
@@ -268,8 +285,8 @@ def _backward(
     for i in range(sketches):  # one after the other, so that the inverse transforms share their memory
         placed = torch.fft.ifft(torch.view_as_complex(dz[i]), norm="forward")
         launch_kernel(
-            collect_kernel, (b * pairs, triton.cdiv(c, CHANNELS)), torch.view_as_real(placed), hashes[i], signs[i], dx,
-            n, size, c, ADD=i > 0, CHANNELS=CHANNELS,
+            collect_kernel, (b * pairs, triton.cdiv(c, CHANNELS)), torch.view_as_real(placed), _weights(w, x),
+            hashes[i], signs[i], dx, n, size, c, WEIGHTED=w is not None, ADD=i > 0, CHANNELS=CHANNELS,
         )  # fmt: skip
     return dx
 
