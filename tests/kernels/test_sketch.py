@@ -75,6 +75,18 @@ def test_a_position_of_weight_zero_counts_for_nothing() -> None:
         assert torch.equal(same, expected)
 
 
+def test_a_bucket_that_does_not_exist_is_left_out() -> None:
+    x, g = randn(1, 2, CHANNELS), torch.view_as_complex(randn(1, 1, 11, 2, seed=1))
+    hashes, signs = drawn(1, 20)
+    without = signs.clone()
+    hashes[0, 1], hashes[0, 5], without[0, 1], without[0, 5] = -1, 20, 0, 0
+    z, transforms = sketch.forward(x, None, hashes, signs, 20)
+    dx = sketch.backward(x, None, transforms, g, hashes, signs, 20)
+    expected, transforms = sketch.forward(x, None, hashes.clamp(0, 19), without, 20)
+    assert torch.equal(z, expected)
+    assert torch.equal(dx, sketch.backward(x, None, transforms, g, hashes.clamp(0, 19), without, 20))
+
+
 def test_a_fault_stays_in_its_image() -> None:
     x = randn(3, 5, CHANNELS)
     hashes, signs = drawn(2, 20)

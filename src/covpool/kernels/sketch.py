@@ -224,7 +224,10 @@ def pool_gradient_kernel(z, w, g, out, n, size, sketch_stride, uniform,
 @triton.jit
 def collect_kernel(z, w, hashes, signs, out, n, size, channels,
                    WEIGHTED: tl.constexpr, ADD: tl.constexpr, CHANNELS: tl.constexpr):
-    """Store, or add, the gradient of two positions, given that of their count sketches in the parts of row z."""
+    """Store, or add, the gradient of two positions, given that of their count sketches in the parts of row z.
+
+    As in `place_kernel`, a channel whose bucket does not exist is left out.
+    """
     row = tl.program_id(0).to(tl.int64)
     pairs = (n + 1) // 2
     position = 2 * (row % pairs)
@@ -232,12 +235,13 @@ def collect_kernel(z, w, hashes, signs, out, n, size, channels,
     inside = channel < channels
     both = channel < tl.where(position + 1 < n, channels, 0)
     bucket = tl.load(hashes + channel, mask=inside, other=0)
+    exists = (bucket >= 0) & (bucket < size)
     sign = tl.load(signs + channel, mask=inside, other=0.0)
     z += row * (2 * size)
     counts = channel < tl.where(has_weight(w, row // pairs, position, n, WEIGHTED), channels, 0)
-    first = tl.load(z + 2 * bucket, mask=counts, other=0.0) * sign
+    first = tl.load(z + 2 * bucket, mask=counts & exists, other=0.0) * sign
     counts = channel < tl.where(has_weight(w, row // pairs, position + 1, n, WEIGHTED), channels, 0)
-    second = tl.load(z + 2 * bucket + 1, mask=counts, other=0.0) * sign
+    second = tl.load(z + 2 * bucket + 1, mask=counts & exists, other=0.0) * sign
     out += (row // pairs * n + position) * channels + channel
     if ADD:
         first += tl.load(out, mask=inside, other=0.0)
