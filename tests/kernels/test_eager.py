@@ -14,11 +14,14 @@ from kernels.oracles import randn
 
 
 @pytest.mark.parametrize("operation", [ops.covariance, ops.isqrt_covariance])
-def test_forward_mode_outside_torch_func(operation: Callable[..., Tensor]) -> None:
+@pytest.mark.parametrize("autocast", [False, True])
+def test_forward_mode_outside_torch_func(operation: Callable[..., Tensor], autocast: bool) -> None:
+    """Autocast lowers neither the value nor the tangent."""
     x, dx, found = randn(2, 6, 3), randn(2, 6, 3, seed=1), []
+    options = {"precision": "float32", "vectorize": True}
     for backend in ("triton", "torch"):
-        with forward_ad.dual_level(), torch.no_grad():
-            z = operation(forward_ad.make_dual(x, dx), backend=backend, vectorize=True)
+        with forward_ad.dual_level(), torch.no_grad(), torch.autocast(x.device.type, torch.bfloat16, enabled=autocast):
+            z = operation(forward_ad.make_dual(x, dx), backend=backend, **options)
             found.append(forward_ad.unpack_dual(z))
     for ours, torchs in zip(*found, strict=True):
         torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-5)

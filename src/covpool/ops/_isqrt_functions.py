@@ -138,4 +138,5 @@ class ByKernels(OfKernels):
         _constant_weights(dw is not None)
         x, w, *_ = ctx.saved_tensors
         form, iterations, postcomp, _ = ctx.options
-        return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))
+        with outside_autocast(dx):
+            return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))
