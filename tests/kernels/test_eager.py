@@ -27,6 +27,25 @@ def test_forward_mode_outside_torch_func(operation: Callable[..., Tensor], autoc
         torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-5)
 
 
+def root_of_moments(x: Tensor, backend: Any, **options: Any) -> Tensor:
+    return ops.sqrtm_newton_schulz(x.mT @ x, backend=backend, **options)
+
+
+@pytest.mark.parametrize("operation", [ops.covariance, ops.isqrt_covariance, root_of_moments])
+def test_forward_mode_over_a_backward_pass(operation: Callable[..., Tensor]) -> None:
+    """The kernels know nothing of the tangent of an upstream gradient, nor of that of the features."""
+    x, dx, found = randn(1, 6, 3).requires_grad_(), randn(1, 6, 3, seed=1), []
+    for backend in ("triton", "torch"):
+        z = operation(x, backend=backend, precision="float32")
+        with forward_ad.dual_level():
+            (upstream,) = torch.autograd.grad(z, x, forward_ad.make_dual(z.detach(), z.detach().cos()))
+            inner = operation(forward_ad.make_dual(x, dx), backend=backend, precision="float32")
+            (both,) = torch.autograd.grad(inner.square().sum(), x)
+            found.append([forward_ad.unpack_dual(one).tangent for one in (upstream, both)])
+    for ours, torchs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("operation", "kernels"), [(ops.covariance, covariance), (ops.isqrt_covariance, isqrt)], ids=["cov", "isqrt"]
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from covpool.kernels import sketch
 from covpool.ops import draw_sketch
@@ -130,7 +131,7 @@ def test_second_derivative() -> None:
     assert relative_error(*found) <= 1e-5
 
 
-def test_gradients_for_several_upstream_gradients_at_once() -> None:
+def test_gradients_for_several_upstream_gradients_at_once_and_in_forward_mode() -> None:
     x = randn(2, 5, CHANNELS).requires_grad_()
     hashes, signs = drawn(3, 20)
     z = torch.view_as_real(by_kernels(x, None, hashes, signs, 20))
@@ -138,3 +139,6 @@ def test_gradients_for_several_upstream_gradients_at_once() -> None:
     (together,) = torch.autograd.grad(z, x, g, is_grads_batched=True, retain_graph=True)
     alone = torch.stack([torch.autograd.grad(z, x, one, retain_graph=True)[0] for one in g])
     assert relative_error(together, alone) <= 1e-5
+    with forward_ad.dual_level():
+        (dual,) = torch.autograd.grad(z, x, forward_ad.make_dual(g[0], g[1]))
+        assert relative_error(forward_ad.unpack_dual(dual).tangent, alone[1]) <= 1e-5

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError, check_choice
 from covpool.kernels import largest_tile
-from covpool.ops._autograd import Differentiable, is_eager, keep
+from covpool.ops._autograd import Differentiable, gradient_of, is_eager, is_eager_gradient, keep
 from covpool.ops.elementary import one_if_zero
 from covpool.ops.precision import full_precision
 
@@ -66,8 +66,8 @@ class _PowerNormalized(Differentiable):
     def backward(ctx: Any, g: Tensor) -> Any:
         z, sums = ctx.saved_tensors
         mode, eps = ctx.options
-        if torch.is_grad_enabled():
-            (dz,) = torch.autograd.grad(_power_normalized(z, 0.5, mode, eps), z, g, create_graph=True)
+        if torch.is_grad_enabled() or not is_eager_gradient(g):
+            dz = gradient_of(lambda z: _power_normalized(z, 0.5, mode, eps), z, g)
         else:
             from covpool.kernels import power  # at first use: `import covpool` must not import triton
 
