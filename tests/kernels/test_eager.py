@@ -46,6 +46,15 @@ def test_forward_mode_over_a_backward_pass(operation: Callable[..., Tensor]) -> 
         torch.testing.assert_close(ours, torchs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("operation", [ops.covariance, ops.isqrt_covariance, root_of_moments])
+def test_gradients_for_several_upstream_gradients_at_once(operation: Callable[..., Tensor]) -> None:
+    x, g = randn(1, 6, 3).requires_grad_(), randn(4, 1, 3, 3, seed=1)
+    z = operation(x, backend="triton", precision="float32")
+    (together,) = torch.autograd.grad(z, x, g, is_grads_batched=True, retain_graph=True)
+    alone = torch.stack([torch.autograd.grad(z, x, one, retain_graph=True)[0] for one in g])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("operation", "kernels"), [(ops.covariance, covariance), (ops.isqrt_covariance, isqrt)], ids=["cov", "isqrt"]
 )

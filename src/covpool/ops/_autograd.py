@@ -57,6 +57,14 @@ def differentiated_again() -> bool:
     return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or in_forward_mode())
 
 
+def beyond_kernels(g: Tensor) -> bool:
+    """Whether a backward pass needs torch's operations: it may be differentiated again, or g is a batch of gradients.
+
+    Such a batch comes from `is_grads_batched=True`.
+    """
+    return differentiated_again() or (not torch.compiler.is_compiling() and _is_batched(g))
+
+
 class Differentiable(torch.autograd.Function):
     """A Function with an automatic vmap rule, whose forward-mode derivative is the static method `tangent`."""
 

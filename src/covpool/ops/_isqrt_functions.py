@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops._autograd import Differentiable, OfKernels, differentiated_again, is_eager, keep
+from covpool.ops._autograd import Differentiable, OfKernels, beyond_kernels, differentiated_again, is_eager, keep
 from covpool.ops._isqrt_forms import (
     GramForm,
     adjoint,
@@ -122,7 +122,7 @@ class ByKernels(OfKernels):
         _constant_weights(ctx.needs_input_grad[1])
         x, w, a, mean, squares = ctx.saved_tensors
         form, iterations, postcomp, precision = ctx.options
-        if differentiated_again():
+        if beyond_kernels(g):
             with outside_autocast(g):
                 upper = torch.triu(from_triangle(g, x.shape[-1]))
                 dx = adjoint(x.float(), w, upper, form, iterations, "trace", postcomp).to(x.dtype)
