@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from covpool.kernels import power
-from covpool.ops.signed_power import BCNN_EPS, CBP_DAMPING, GradientMode, _power_normalized, _PowerNormalized
+from covpool.kernels import power, shape
+from covpool.kernels.power import BLOCK
+from covpool.ops.signed_power import (
+    BCNN_EPS,
+    CBP_DAMPING,
+    LONGEST_VECTOR,
+    GradientMode,
+    _power_normalized,
+    _PowerNormalized,
+)
 from kernels.conftest import replace
 from kernels.oracles import randn
 
@@ -72,5 +80,6 @@ def test_gradients_in_forward_mode_and_for_several_upstream_gradients() -> None:
 
 
 def test_the_constants_are_those_of_the_operation() -> None:
+    assert LONGEST_VECTOR == shape.LARGEST_BATCH * BLOCK
     assert power.SLOPE_EPS.value == BCNN_EPS
     assert power.DAMPING.value == CBP_DAMPING
