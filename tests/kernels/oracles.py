@@ -1,6 +1,7 @@
 """Expected results of the kernels, in float64 and by plain autograd on the CPU."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,17 @@ def combinations(*options: tuple[Any, ...], few: list[tuple[Any, ...]]) -> list[
 def randn(*shape: int, seed: int = 0) -> Tensor:
     """Normal float32 numbers on the device under test."""
     return torch.randn(shape, generator=generator(seed)).to(DEVICE)
+
+
+def memory_with_a_hole(folder: Path, size: int) -> Tensor:
+    """`size` zeros in a file that takes no room on the disk, to test offsets beyond the range of int32 on a CPU.
+
+    An offset that wraps around is up to 2^31 too low, so there is memory below the zeros, too.
+    """
+    file = folder / "memory"
+    memory = torch.from_file(str(file), shared=True, size=2**31 + size)
+    file.unlink()
+    return memory[2**31 :]
 
 
 def position_weights(b: int, n: int) -> Tensor:

@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from covpool.kernels import power
-from covpool.ops.signed_power import BCNN_EPS, CBP_DAMPING, GradientMode, _power_normalized, _PowerNormalized
+from covpool.kernels import power, shape
+from covpool.kernels.power import BLOCK
+from covpool.ops.signed_power import (
+    BCNN_EPS,
+    CBP_DAMPING,
+    LONGEST_VECTOR,
+    GradientMode,
+    _power_normalized,
+    _PowerNormalized,
+)
 from kernels.conftest import replace
 from kernels.oracles import randn
 
@@ -56,6 +64,22 @@ def test_second_derivative_and_tangent() -> None:
     torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-6)
 
 
+def test_gradients_in_forward_mode_and_for_several_upstream_gradients() -> None:
+    z, g = randn(2, 50).requires_grad_(), randn(3, 2, 50, seed=1)
+    found = []
+    for f in (by_kernels, lambda z, mode: _power_normalized(z, 0.5, mode, EPS)):
+        y = f(z, "cbp")
+        several = torch.autograd.grad(y, z, g, is_grads_batched=True, retain_graph=True)
+        with torch.autograd.forward_ad.dual_level():
+            make_dual, unpack_dual = torch.autograd.forward_ad.make_dual, torch.autograd.forward_ad.unpack_dual
+            upstream = torch.autograd.grad(y, z, make_dual(g[0], g[1]))
+            both = torch.autograd.grad(f(make_dual(z, g[2]), "cbp"), z, g[0])
+            found.append([*several, *(unpack_dual(dual).tangent for dual in (*upstream, *both))])
+    for ours, torchs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-6)
+
+
 def test_the_constants_are_those_of_the_operation() -> None:
+    assert LONGEST_VECTOR == shape.LARGEST_BATCH * BLOCK
     assert power.SLOPE_EPS.value == BCNN_EPS
     assert power.DAMPING.value == CBP_DAMPING

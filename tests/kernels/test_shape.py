@@ -3,6 +3,7 @@
 import pytest
 
 from covpool.kernels import shape
+from covpool.kernels.features import POSITION_BLOCK
 from covpool.kernels.gpu import LARGE_SHARED_MEMORY, MIN_SHARED_MEMORY
 
 
@@ -78,3 +79,7 @@ def test_no_more_programs_wait_than_run(order: int, batch: int, room: int, proce
 def test_interpreted_programs_are_alone() -> None:
     found = shape.team(COARSE, 5, 256, 2, processors=0)
     assert (found.members, found.teams) == (1, 1)
+
+
+def test_the_most_positions_fit_into_a_launch() -> None:
+    assert shape.MOST_ROWS == shape.LARGEST_BATCH * POSITION_BLOCK

@@ -1,14 +1,17 @@
 """covpool.kernels.sketch: pooled spectra and their gradient against torch's operations in float64."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from covpool.kernels import sketch
 from covpool.ops import draw_sketch
 from covpool.ops._pooled_spectra import _by_torch, _SpectraByKernels
 from kernels.conftest import replace
-from kernels.oracles import DEVICE, position_weights, randn
+from kernels.oracles import DEVICE, memory_with_a_hole, position_weights, randn
 from ops.oracles import relative_error
 
 CHANNELS = 7
@@ -59,6 +62,32 @@ def test_positions_of_very_different_lengths() -> None:
     assert relative_error(torch.view_as_real(z), torch.view_as_real(expected)) <= 1e-6
 
 
+def test_a_position_of_weight_zero_counts_for_nothing() -> None:
+    """It shares a transform with a position that counts, and is much longer."""
+    x, w, g = randn(2, 6, CHANNELS), position_weights(2, 6), randn(2, 3, 11, 2, seed=1)
+    hashes, signs = drawn(3, 20)
+    found = []
+    for length in (1, 1e8):
+        x[w == 0] = length
+        z, transforms = sketch.forward(x, w, hashes, signs, 20)
+        found.append((z, sketch.backward(x, w, transforms, torch.view_as_complex(g), hashes, signs, 20)))
+        assert not found[-1][1][w == 0].any()
+    for same, expected in zip(*found, strict=True):
+        assert torch.equal(same, expected)
+
+
+def test_a_bucket_that_does_not_exist_is_left_out() -> None:
+    x, g = randn(1, 2, CHANNELS), torch.view_as_complex(randn(1, 1, 11, 2, seed=1))
+    hashes, signs = drawn(1, 20)
+    without = signs.clone()
+    hashes[0, 1], hashes[0, 5], without[0, 1], without[0, 5] = -1, 20, 0, 0
+    z, transforms = sketch.forward(x, None, hashes, signs, 20)
+    dx = sketch.backward(x, None, transforms, g, hashes, signs, 20)
+    expected, transforms = sketch.forward(x, None, hashes.clamp(0, 19), without, 20)
+    assert torch.equal(z, expected)
+    assert torch.equal(dx, sketch.backward(x, None, transforms, g, hashes.clamp(0, 19), without, 20))
+
+
 def test_a_fault_stays_in_its_image() -> None:
     x = randn(3, 5, CHANNELS)
     hashes, signs = drawn(2, 20)
@@ -66,6 +95,30 @@ def test_a_fault_stays_in_its_image() -> None:
     x[1, 4, 2] = torch.nan
     z, _ = sketch.forward(x, None, hashes, signs, 20)
     assert z[1].isnan().all() and torch.equal(z[::2], sound[::2])
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the memory is a file")
+def test_offsets_between_sketches_exceed_the_range_of_int32(tmp_path: Path) -> None:
+    """The stride from sketch to sketch is within the range, and two or three of them are not."""
+    size, stride, pair = 4, 2**30, 2 * 4
+    far, near = memory_with_a_hole(tmp_path, 3 * stride + pair), torch.zeros(4 * pair)
+    x, w, g = randn(1, 2, CHANNELS), torch.ones(1), randn(1, 4, size // 2 + 1, 2, seed=1)
+    hashes, signs = drawn(4, size)
+    buckets, order = hashes.sort(dim=-1, stable=True)
+    starts = torch.searchsorted(buckets, torch.arange(size + 1).expand(4, -1).contiguous(), out_int32=True)
+    constants = {"SKETCHES": 4, "WEIGHTED": False, "FREQUENCIES": 4}
+    found = []
+    for placed, step in ((far, stride), (near, pair)):
+        sketch.place_kernel[(1, 4)](
+            x, w, starts, order, signs, placed, 2, size, CHANNELS, *x.stride(), step, 1, WEIGHTED=False, BUCKETS=size
+        )
+        sketches, pooled = [placed[i * step :][:pair] for i in range(4)], torch.empty_like(g)
+        found += [s.clone() for s in sketches]
+        sketch.pool_kernel[(1, 1)](placed, w, pooled, 2, size, step, 0.5, **constants)
+        sketch.pool_gradient_kernel[(1, 1)](placed, w, g, placed, 2, size, step, 0.5, **constants)
+        found += [pooled, *sketches]
+    for ours, expected in zip(found[:9], found[9:], strict=True):
+        assert torch.equal(ours, expected) and expected.any()
 
 
 def test_second_derivative() -> None:
@@ -78,7 +131,7 @@ def test_second_derivative() -> None:
     assert relative_error(*found) <= 1e-5
 
 
-def test_gradients_for_several_upstream_gradients_at_once() -> None:
+def test_gradients_for_several_upstream_gradients_at_once_and_in_forward_mode() -> None:
     x = randn(2, 5, CHANNELS).requires_grad_()
     hashes, signs = drawn(3, 20)
     z = torch.view_as_real(by_kernels(x, None, hashes, signs, 20))
@@ -86,3 +139,6 @@ def test_gradients_for_several_upstream_gradients_at_once() -> None:
     (together,) = torch.autograd.grad(z, x, g, is_grads_batched=True, retain_graph=True)
     alone = torch.stack([torch.autograd.grad(z, x, one, retain_graph=True)[0] for one in g])
     assert relative_error(together, alone) <= 1e-5
+    with forward_ad.dual_level():
+        (dual,) = torch.autograd.grad(z, x, forward_ad.make_dual(g[0], g[1]))
+        assert relative_error(forward_ad.unpack_dual(dual).tangent, alone[1]) <= 1e-5

@@ -1,5 +1,6 @@
 """covpool.kernels.sqrtm: the root of given matrices and its gradient against float64."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor
 from covpool.kernels import sqrtm
 from covpool.kernels.precision import PRECISIONS
 from covpool.ops import reference
-from kernels.oracles import DEVICE, LARGEST_ERROR, SEVERAL_TILES, combinations, randn
+from kernels.oracles import DEVICE, LARGEST_ERROR, SEVERAL_TILES, combinations, memory_with_a_hole, randn
 from ops.oracles import relative_error, rotation
 
 FEW = 20 if DEVICE == "cuda" else 5  # the order of a matrix
@@ -115,6 +116,15 @@ def test_any_strides() -> None:
     assert torch.equal(sqrtm.backward(s, g.mT, *options), ds)
     ones = torch.ones(1, 1, 1, device=DEVICE).expand(2, FEW, FEW)
     assert torch.equal(sqrtm.backward(s, ones, *options), sqrtm.backward(s, ones.contiguous(), *options))
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the memory is a file")
+def test_entries_of_the_diagonal_exceed_the_range_of_int32(tmp_path: Path) -> None:
+    stride = 2**30
+    s = memory_with_a_hole(tmp_path, 2 * stride + 1).as_strided((1, 2, 2), (0, stride, stride))
+    s[0, 0, 0], s[0, 0, 1], s[0, 1, 1] = 2, 1, 3
+    options = (3, True, "float32")
+    assert torch.equal(sqrtm.forward(s, *options), sqrtm.forward(s.clone(), *options))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

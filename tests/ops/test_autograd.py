@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import covpool.ops  # noqa: F401  (brings every Function)
 from covpool.ops import _autograd
-from covpool.ops._autograd import Differentiable, gradients_of, is_eager
+from covpool.ops._autograd import Differentiable, gradients_of, is_eager, is_eager_gradient
 from ops.oracles import randn
 
 called: list[str] = []
@@ -100,6 +100,18 @@ def test_ordinary_tensors_outside_every_transform_and_mode_are_eager() -> None:
     torch.jit.trace(lambda x: found.append(is_eager(x)) or x, x, check_trace=False)
     assert found == [False, False, False]
     assert torch.compile(lambda x: x + is_eager(x), fullgraph=True, backend="eager")(x).equal(x)
+
+
+def test_a_gradient_that_kernels_may_take_has_no_tangent_and_is_no_batch() -> None:
+    x = randn(2).requires_grad_()
+    found = []
+    z = x * 1
+    z.register_hook(lambda g: found.append(is_eager_gradient(g)))
+    torch.autograd.grad(z, x, randn(2), retain_graph=True)
+    torch.autograd.grad(z, x, randn(3, 2), is_grads_batched=True, retain_graph=True)
+    with torch.autograd.forward_ad.dual_level():
+        torch.autograd.grad(z, x, randn(2))
+    assert found == [True, False, False]
 
 
 def test_a_torch_without_the_private_functions_takes_the_longer_way(monkeypatch: pytest.MonkeyPatch) -> None:

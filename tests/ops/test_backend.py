@@ -26,6 +26,7 @@ def test_kernels_serve_supported_arguments_only() -> None:
     assert not kernels_serve(x, 256, 8, "trace")
     assert not kernels_serve(x, LARGEST_ORDER + 1, 5, "trace")
     assert not kernels_serve(torch.empty(256, 257, 2, 2, device="meta"), 2, 5, "trace")
+    assert not kernels_serve(torch.empty(1, 2048 * 2048, 2, device="meta"), 2, 5, "trace")
 
 
 def test_auto_takes_the_kernels_on_a_gpu_only() -> None:

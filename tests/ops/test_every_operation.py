@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from cases import CHANNELS, features, hard_features
 from covpool import ops
@@ -249,6 +250,30 @@ def test_second_derivative_is_right_or_refused(name: str, n: int) -> None:
             torch.autograd.gradgradcheck(fast, x, fast_mode=True)
     else:
         assert torch.autograd.gradgradcheck(fast, x, fast_mode=True)
+
+
+@every_operation
+@pytest.mark.parametrize("n", [3, 9])
+def test_forward_mode_over_a_backward_pass_is_right_or_refused(name: str, n: int) -> None:
+    """The tangent of a gradient, for tangents of the features and of the upstream gradient, without create_graph."""
+    fast, x = OPERATIONS[name].fast, features(1, n, 4).requires_grad_()
+    dx, z = features(1, n, 4, seed=1), fast(x)
+    g, dg = torch.ones_like(z).cumsum(-1), z.detach().cos()
+    with forward_ad.dual_level():
+        (dual,) = torch.autograd.grad(z, x, forward_ad.make_dual(g, dg), retain_graph=True)
+        tangent = forward_ad.unpack_dual(dual).tangent
+    (expected,) = torch.autograd.grad(z, x, dg)
+    assert relative_error(tangent, expected) <= 1e-9
+    if name in REFUSED or (name in NOT_IN_DUAL and n > 4):
+        with pytest.raises(UnsupportedError, match="second derivatives"), forward_ad.dual_level():
+            torch.autograd.grad(fast(forward_ad.make_dual(x, dx)), x, g)
+        return
+    with forward_ad.dual_level():
+        (dual,) = torch.autograd.grad(fast(forward_ad.make_dual(x, dx)), x, g)
+        tangent = forward_ad.unpack_dual(dual).tangent
+    (slope,) = torch.autograd.grad(fast(x), x, g, create_graph=True)
+    (expected,) = torch.autograd.grad(slope, x, dx)
+    assert relative_error(tangent, expected) <= 1e-9
 
 
 # Public functions that are not among OPERATIONS: of any tensor, or parts of others.

@@ -1,5 +1,7 @@
 """covpool.ops._pooled_spectra: position by position, and the choice between kernels and torch's operations."""
 
+import math
+
 import pytest
 import torch
 
@@ -42,8 +44,9 @@ class _OnGpu:
 
     is_cuda, dtype, device = True, torch.float32, torch.device("cpu")
 
-    def __init__(self, elements: int = 10) -> None:
-        self.numel = lambda: elements
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape or (2, 5, 4)
+        self.numel = lambda: math.prod(self.shape)
 
 
 def test_kernels_serve_what_they_can_differentiate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +57,9 @@ def test_kernels_serve_what_they_can_differentiate(monkeypatch: pytest.MonkeyPat
     w = torch.ones(2, 5)
     assert serve(_OnGpu(), None, hashes, signs) and serve(_OnGpu(), w, hashes, signs)
     assert not serve(torch.ones(2, 5, 4), None, hashes, signs)
-    assert not serve(_OnGpu(0), None, hashes, signs)
+    assert not serve(_OnGpu(0, 5, 4), None, hashes, signs)
+    assert serve(_OnGpu(5, 13107, 1, 4), None, hashes, signs)
+    assert not serve(_OnGpu(256, 256, 1, 4), None, hashes, signs)
     assert not serve(_OnGpu(), None, hashes.repeat(2, 1), signs)
     assert not serve(_OnGpu(), w.clone().requires_grad_(), hashes, signs)
     assert not serve(_OnGpu(), w, hashes, signs.clone().requires_grad_())

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from covpool.ops import elementwise_power_normalize, signed_power
-from covpool.ops.signed_power import GRADIENT_MODES, GradientMode, _power_normalized, _PowerNormalized
+from covpool.ops.signed_power import (
+    GRADIENT_MODES,
+    LONGEST_VECTOR,
+    GradientMode,
+    _kernels_serve,
+    _power_normalized,
+    _PowerNormalized,
+)
 from ops.oracles import assert_gradient, gradient, randn, refuses, relative_error
 
 Z = torch.tensor([4.0, 0.25, 0.0, -0.01, -9.0, 1e-12], dtype=torch.float64)
@@ -170,3 +177,14 @@ def test_second_derivative_of_the_kernels_function(mode: GradientMode) -> None:
         return torch.autograd.grad(dz, z, h)[0]
 
     torch.testing.assert_close(second(True), second(False))
+
+
+def test_kernels_serve_vectors_that_fit_into_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnGpu(Tensor):
+        is_cuda = True
+
+    for name in ("is_eager", "largest_tile"):
+        monkeypatch.setitem(_kernels_serve.__globals__, name, lambda _: 128)
+    served = {size: _kernels_serve(torch.empty(1, size, device="meta").as_subclass(OnGpu)) for size in (5, 2**28)}
+    assert served == {5: True, 2**28: False} and LONGEST_VECTOR < 2**28
+    assert not _kernels_serve(torch.ones(1, 5))

@@ -52,7 +52,7 @@ def normalize_kernel(s, a, traces, scales, counters, c, stride_b, stride_i, stri
     matrix = tl.program_id(1).to(tl.int64)
     i, j = upper_tile(tl.program_id(0), SIZE // T)
     s += matrix * stride_b
-    t = trace_of_matrix(s, c, stride_i + stride_j)
+    t = trace_of_matrix(s, c, tl.cast(stride_i, tl.int64) + stride_j)
     if tl.program_id(0) == 0:
         tl.store(counters + matrix, 0)
         tl.store(traces + matrix, t)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from covpool.kernels.gpu import LARGE_SHARED_MEMORY
 
 LARGEST_BATCH = 65535  # limit of the second axis of a launch
+MOST_ROWS = 64 * LARGEST_BATCH  # positions of features: that axis takes blocks of 64 of them, too
 FEW_PROGRAMS = 128  # with fewer, multiprocessors of a large GPU are idle
 MANY = 64  # matrices; with one program for each, half of a large GPU is busy
 SNUG = 0.65  # part of the arithmetic that smaller tiles must come down to

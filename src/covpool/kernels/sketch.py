@@ -2,6 +2,9 @@
 
 Two positions of an image share one complex transform: z = psi(x) + i psi(x') for their count sketches psi. The spectra
 of both are sums of Z at the frequencies k and -k. A transform is written once and read once in each pass.
+
+The rounding error of both is that of the longer position. The result shows it if the longer one has a far smaller
+weight than the other. A position of weight zero is left out.
 """
 
 import torch
@@ -20,8 +23,17 @@ CHANNELS = 256  # of a pair of positions, per program
 
 
 @triton.jit
-def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c, sketch_stride, blocks,
-                 BUCKETS: tl.constexpr):
+def has_weight(w, image, position, n, WEIGHTED: tl.constexpr):
+    """Whether a position exists and its weight is not zero."""
+    inside = position < n
+    if WEIGHTED:
+        inside &= tl.load(w + image * n + position, mask=inside, other=0.0) != 0
+    return inside
+
+
+@triton.jit
+def place_kernel(x, w, starts, order, signs, out, n, size, channels, x_b, x_n, x_c, sketch_stride, blocks,
+                 WEIGHTED: tl.constexpr, BUCKETS: tl.constexpr):
     """Store the count sketches of two positions as the real and imaginary parts of one row.
 
     The channels of bucket k are order[starts[k]] to order[starts[k + 1] - 1].
@@ -32,6 +44,7 @@ def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c,
     pairs = (n + 1) // 2
     part = tl.arange(0, 2)
     position = 2 * (row % pairs) + part
+    counts = has_weight(w, row // pairs, position, n, WEIGHTED)
     x += row // pairs * x_b
     starts += sketch * (size + 1)
     first = tl.load(starts + k, mask=k < size, other=0)
@@ -42,9 +55,9 @@ def place_kernel(x, starts, order, signs, out, n, size, channels, x_b, x_n, x_c,
         channel = tl.load(order + sketch * channels + first + step, mask=inside, other=0)
         sign = tl.load(signs + sketch * channels + channel, mask=inside, other=0.0)
         pointers = x + position[None, :] * x_n + channel[:, None].to(tl.int64) * x_c
-        value = tl.load(pointers, mask=inside[:, None] & (position < n)[None, :], other=0.0)
+        value = tl.load(pointers, mask=inside[:, None] & counts[None, :], other=0.0)
         total += sign[:, None] * value
-    out += sketch * sketch_stride + row * (2 * size)
+    out += tl.cast(sketch, tl.int64) * sketch_stride + row * (2 * size)
     tl.store(out + 2 * k[:, None] + part[None, :], total, mask=(k < size)[:, None])
 
 
@@ -87,6 +100,7 @@ def store_spectrum(out, k, real, imaginary, inside):
 def pool_kernel(z, w, out, n, size, sketch_stride, uniform,
                 SKETCHES: tl.constexpr, WEIGHTED: tl.constexpr, FREQUENCIES: tl.constexpr):
     """Store the sums over positions of w T_1, w T_1 T_2, ... for the spectra T of an image."""
+    sketch_stride = tl.cast(sketch_stride, tl.int64)  # three strides may pass the range of int32
     image = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * FREQUENCIES + tl.arange(0, FREQUENCIES)
     width = size // 2 + 1
@@ -172,6 +186,7 @@ def store_gradient_of_pair(out, k, mirror, inside, a, b, c, d):
 def pool_gradient_kernel(z, w, g, out, n, size, sketch_stride, uniform,
                          SKETCHES: tl.constexpr, WEIGHTED: tl.constexpr, FREQUENCIES: tl.constexpr):
     """Store the gradients of all transforms of an image, given those of its pooled spectra."""
+    sketch_stride = tl.cast(sketch_stride, tl.int64)  # three strides may pass the range of int32
     image = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * FREQUENCIES + tl.arange(0, FREQUENCIES)
     width = size // 2 + 1
@@ -207,8 +222,12 @@ def pool_gradient_kernel(z, w, g, out, n, size, sketch_stride, uniform,
 
 
 @triton.jit
-def collect_kernel(z, hashes, signs, out, n, size, channels, ADD: tl.constexpr, CHANNELS: tl.constexpr):
-    """Store, or add, the gradient of two positions, given that of their count sketches in the parts of row z."""
+def collect_kernel(z, w, hashes, signs, out, n, size, channels,
+                   WEIGHTED: tl.constexpr, ADD: tl.constexpr, CHANNELS: tl.constexpr):
+    """Store, or add, the gradient of two positions, given that of their count sketches in the parts of row z.
+
+    As in `place_kernel`, a channel whose bucket does not exist is left out.
+    """
     row = tl.program_id(0).to(tl.int64)
     pairs = (n + 1) // 2
     position = 2 * (row % pairs)
@@ -216,10 +235,13 @@ def collect_kernel(z, hashes, signs, out, n, size, channels, ADD: tl.constexpr, 
     inside = channel < channels
     both = channel < tl.where(position + 1 < n, channels, 0)
     bucket = tl.load(hashes + channel, mask=inside, other=0)
+    exists = (bucket >= 0) & (bucket < size)
     sign = tl.load(signs + channel, mask=inside, other=0.0)
     z += row * (2 * size)
-    first = tl.load(z + 2 * bucket, mask=inside, other=0.0) * sign
-    second = tl.load(z + 2 * bucket + 1, mask=inside, other=0.0) * sign
+    counts = channel < tl.where(has_weight(w, row // pairs, position, n, WEIGHTED), channels, 0)
+    first = tl.load(z + 2 * bucket, mask=counts & exists, other=0.0) * sign
+    counts = channel < tl.where(has_weight(w, row // pairs, position + 1, n, WEIGHTED), channels, 0)
+    second = tl.load(z + 2 * bucket + 1, mask=counts & exists, other=0.0) * sign
     out += (row // pairs * n + position) * channels + channel
     if ADD:
         first += tl.load(out, mask=inside, other=0.0)
@@ -238,8 +260,9 @@ def _forward(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor, size: i
     placed = x.new_empty(sketches, b, pairs, size, 2)
     blocks = triton.cdiv(size, BUCKETS)
     launch_kernel(
-        place_kernel, (b * pairs * blocks, sketches), x, starts, order.contiguous(), signs.contiguous(), placed,
-        n, size, c, *x.stride(), placed.stride(0), blocks, BUCKETS=BUCKETS,
+        place_kernel, (b * pairs * blocks, sketches), x, _weights(w, x), starts, order.contiguous(),
+        signs.contiguous(), placed, n, size, c, *x.stride(), placed.stride(0), blocks,
+        WEIGHTED=w is not None, BUCKETS=BUCKETS,
     )  # fmt: skip
     z = torch.fft.fft(torch.view_as_complex(placed))
     pooled = x.new_empty(b, sketches, size // 2 + 1, 2)
@@ -266,8 +289,8 @@ def _backward(
     for i in range(sketches):  # one after the other, so that the inverse transforms share their memory
         placed = torch.fft.ifft(torch.view_as_complex(dz[i]), norm="forward")
         launch_kernel(
-            collect_kernel, (b * pairs, triton.cdiv(c, CHANNELS)), torch.view_as_real(placed), hashes[i], signs[i], dx,
-            n, size, c, ADD=i > 0, CHANNELS=CHANNELS,
+            collect_kernel, (b * pairs, triton.cdiv(c, CHANNELS)), torch.view_as_real(placed), _weights(w, x),
+            hashes[i], signs[i], dx, n, size, c, WEIGHTED=w is not None, ADD=i > 0, CHANNELS=CHANNELS,
         )  # fmt: skip
     return dx
 

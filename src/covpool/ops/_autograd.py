@@ -36,8 +36,8 @@ def is_eager(*tensors: Tensor | None) -> bool:
 
 
 def is_eager_gradient(g: Tensor) -> bool:
-    """Whether an upstream gradient is an ordinary tensor, not a batch of them as in `is_grads_batched=True`."""
-    return is_eager(g) and not _is_batched(g)
+    """Whether an upstream gradient is an ordinary tensor: no batch as in `is_grads_batched=True`, and no tangents."""
+    return is_eager(g) and not _is_batched(g) and not in_forward_mode()
 
 
 def needs_derivative(x: Tensor, w: Tensor | None) -> bool:
@@ -50,6 +50,19 @@ def needs_derivative(x: Tensor, w: Tensor | None) -> bool:
 def in_forward_mode() -> bool:
     """Whether torch's forward mode of automatic differentiation is active."""
     return getattr(forward_ad, "_current_level", 0) >= 0  # private to torch; -1 outside forward mode
+
+
+def differentiated_again() -> bool:
+    """Whether a backward pass may itself be differentiated, by create_graph=True or in forward mode."""
+    return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or in_forward_mode())
+
+
+def beyond_kernels(g: Tensor) -> bool:
+    """Whether a backward pass needs torch's operations: it may be differentiated again, or g is a batch of gradients.
+
+    Such a batch comes from `is_grads_batched=True`.
+    """
+    return differentiated_again() or (not torch.compiler.is_compiling() and _is_batched(g))
 
 
 class Differentiable(torch.autograd.Function):
@@ -144,7 +157,7 @@ def gradient_of(function: Callable[[Tensor], Tensor], x: Tensor, g: Tensor) -> T
     """The gradient of a function in x for the gradient g of its value, differentiable if gradients are enabled."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        leaf = x if again else x.detach().requires_grad_()
+        leaf = x if again or in_forward_mode() else x.detach().requires_grad_()  # to detach drops the tangent
         (dx,) = torch.autograd.grad(function(leaf), leaf, g, create_graph=again)
     return dx
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool._errors import CovpoolError
 from covpool.kernels.gpu import MIN_SHARED_MEMORY, TRITON_INSTALLED, shared_memory
 from covpool.kernels.precision import MOST_ITERATIONS, Precision, takes
-from covpool.kernels.shape import LARGEST_BATCH, padded, tile_of
+from covpool.kernels.shape import LARGEST_BATCH, MOST_ROWS, padded, tile_of
 
 Backend = Literal["torch", "triton"]
 
@@ -20,7 +20,7 @@ LARGEST_ORDER = 1024  # a larger matrix fills the device by itself, and torch's 
 def kernels_serve(x: Tensor, order: int, iterations: int = MOST_ITERATIONS, prenorm: str = "trace") -> bool:
     """Whether the kernels support a case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024.
 
-    The GPU must support them too.
+    The GPU must support them too, and the batch and the positions must fit into one launch.
 
     Args:
         x: Features or matrices. The last two dimensions are one item.
@@ -28,7 +28,8 @@ def kernels_serve(x: Tensor, order: int, iterations: int = MOST_ITERATIONS, pren
         iterations: Number of iterations, if there are any.
         prenorm: Normalisation before the iteration.
     """
-    known = x.dtype != torch.float64 and prenorm == "trace" and math.prod(x.shape[:-2]) <= LARGEST_BATCH
+    known = x.dtype != torch.float64 and prenorm == "trace"
+    known = known and math.prod(x.shape[:-2]) <= LARGEST_BATCH and x.shape[-2] <= MOST_ROWS
     return known and takes(iterations) and order <= LARGEST_ORDER and shared_memory(x.device) >= MIN_SHARED_MEMORY
 
 

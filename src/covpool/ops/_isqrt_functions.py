@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import UnsupportedError
-from covpool.ops._autograd import Differentiable, OfKernels, is_eager, keep
+from covpool.ops._autograd import Differentiable, OfKernels, beyond_kernels, differentiated_again, is_eager, keep
 from covpool.ops._isqrt_forms import (
     GramForm,
     adjoint,
@@ -80,7 +80,7 @@ class ByEigenvalues(Differentiable):
         x, w, rotated, eigenvalues, u, t = ctx.saved_tensors
         iterations, prenorm, postcomp = ctx.options
         with outside_autocast(g):
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            if differentiated_again():
                 dx = adjoint(x, w, g, smaller(*x.shape[-2:]), iterations, prenorm, postcomp)
             else:
                 decomposition = (t, symmetrize(g), eigenvalues, u, iterations, prenorm, postcomp)
@@ -122,7 +122,7 @@ class ByKernels(OfKernels):
         _constant_weights(ctx.needs_input_grad[1])
         x, w, a, mean, squares = ctx.saved_tensors
         form, iterations, postcomp, precision = ctx.options
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if beyond_kernels(g):
             with outside_autocast(g):
                 upper = torch.triu(from_triangle(g, x.shape[-1]))
                 dx = adjoint(x.float(), w, upper, form, iterations, "trace", postcomp).to(x.dtype)
@@ -138,4 +138,5 @@ class ByKernels(OfKernels):
         _constant_weights(dw is not None)
         x, w, *_ = ctx.saved_tensors
         form, iterations, postcomp, _ = ctx.options
-        return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))
+        with outside_autocast(dx):
+            return vech(tangent(x.float(), w, dx.float(), form, iterations, "trace", postcomp))

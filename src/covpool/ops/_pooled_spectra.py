@@ -4,12 +4,14 @@ A count sketch adds the channels of each bucket, psi(x)_k = sum_{h(i) = k} s(i) 
 of order j is the product T_1 ... T_j of the spectra of the first j count sketches.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from covpool.kernels import largest_tile
+from covpool.kernels.shape import LARGEST_BATCH
 from covpool.ops._autograd import (
     Differentiable,
     gradient_of,
@@ -72,6 +74,7 @@ def pooled_spectra(
 def _kernels_serve(x: Tensor, w: Tensor | None, hashes: Tensor, signs: Tensor) -> bool:
     """Whether the kernels take these features, and give every derivative that may be asked for."""
     known = x.is_cuda and x.dtype == torch.float32 and x.numel() > 0 and 1 <= len(hashes) <= MOST_SKETCHES
+    known = known and math.prod(x.shape[:-2]) <= LARGEST_BATCH
     if not known or in_forward_mode() or not is_eager(x, w, hashes, signs):
         return False
     return not (signs.requires_grad or (w is not None and w.requires_grad)) and largest_tile(x.device) > 0

@@ -8,7 +8,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import check_choice
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import OfKernels, is_eager, keep
+from covpool.ops._autograd import OfKernels, beyond_kernels, is_eager, keep
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops.elementary import symmetrize
 from covpool.ops.positions import center, keep_positions
@@ -38,7 +38,7 @@ class _ByKernels(OfKernels):
     def backward(ctx: Any, g: Tensor) -> Any:
         x, w, mean, squares = ctx.saved_tensors
         centered, full, precision = ctx.options
-        again = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        again = beyond_kernels(g)
         dx = dw = None
         if ctx.needs_input_grad[0] and not again:
             from covpool.kernels import covariance as kernels  # at first use: `import covpool` must not import triton

@@ -12,7 +12,7 @@ from torch import Tensor
 from covpool._check_tensors import check_features
 from covpool._errors import check_choice
 from covpool.ops import _divided_differences
-from covpool.ops._autograd import Differentiable
+from covpool.ops._autograd import Differentiable, differentiated_again
 from covpool.ops._backend import exporting
 from covpool.ops._isqrt_forms import GramForm, gram, normalized, scaled, smaller
 from covpool.ops._spectral import SpectralDerivative, SpectralFunction, compose, keep_missing, once, slope_in_alpha
@@ -122,7 +122,7 @@ class _DualPower(Differentiable):
 
 
 def _may_be_differentiated(k0: Tensor, released: bool) -> bool:
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling() and not released and _has_second(k0)
+    return differentiated_again() and not released and _has_second(k0)
 
 
 def _has_second(k0: Tensor) -> bool:

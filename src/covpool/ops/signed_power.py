@@ -9,7 +9,8 @@ from torch.nn.functional import normalize
 from covpool._check_tensors import check_floating
 from covpool._errors import CovpoolError, check_choice
 from covpool.kernels import largest_tile
-from covpool.ops._autograd import Differentiable, is_eager, keep
+from covpool.kernels.shape import LARGEST_BATCH
+from covpool.ops._autograd import Differentiable, gradient_of, is_eager, is_eager_gradient, keep
 from covpool.ops.elementary import one_if_zero
 from covpool.ops.precision import full_precision
 
@@ -21,6 +22,8 @@ BCNN_EPS = 1e-8
 BCNN_TORCH_EPS = 1e-5
 FAST_MPN_EPS = 1e-8
 CBP_DAMPING = 0.1
+
+LONGEST_VECTOR = 4096 * LARGEST_BATCH  # that the kernels take: an axis of a launch, in blocks of 4096 elements
 
 
 def _slope(z: Tensor, rho: float, mode: GradientMode) -> Tensor:
@@ -66,8 +69,8 @@ class _PowerNormalized(Differentiable):
     def backward(ctx: Any, g: Tensor) -> Any:
         z, sums = ctx.saved_tensors
         mode, eps = ctx.options
-        if torch.is_grad_enabled():
-            (dz,) = torch.autograd.grad(_power_normalized(z, 0.5, mode, eps), z, g, create_graph=True)
+        if torch.is_grad_enabled() or not is_eager_gradient(g):
+            dz = gradient_of(lambda z: _power_normalized(z, 0.5, mode, eps), z, g)
         else:
             from covpool.kernels import power  # at first use: `import covpool` must not import triton
 
@@ -157,4 +160,4 @@ def _power_normalized(z: Tensor, rho: float, gradient: GradientMode, eps: float)
 def _kernels_serve(z: Tensor) -> bool:
     """Whether the kernels take these vectors. A compiler fuses torch's operations itself."""
     on_gpu = isinstance(z, Tensor) and z.is_cuda and z.dtype == torch.float32
-    return on_gpu and is_eager(z) and largest_tile(z.device) > 0
+    return on_gpu and z.shape[-1] <= LONGEST_VECTOR and is_eager(z) and largest_tile(z.device) > 0

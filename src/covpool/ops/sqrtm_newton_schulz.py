@@ -9,7 +9,7 @@ from torch import Tensor
 from covpool._check_tensors import check_square
 from covpool._errors import CovpoolWarning, check_choice, check_positive_int
 from covpool.kernels.precision import PRECISIONS, Precision
-from covpool.ops._autograd import Differentiable, is_eager
+from covpool.ops._autograd import Differentiable, beyond_kernels, is_eager
 from covpool.ops._backend import Backend, choose_backend, exporting, kernels_serve, matmul_precision
 from covpool.ops._newton_schulz import newton_schulz, newton_schulz_pair
 from covpool.ops.elementary import frobenius_norm, inner, power_or_zero, reciprocal_or_zero, symmetrize
@@ -106,7 +106,7 @@ class _RootByKernels(Differentiable):
     def backward(ctx: Any, g: Tensor) -> Any:
         (a,) = ctx.saved_tensors
         iterations, postcomp, precision = ctx.options
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if beyond_kernels(g):
             with outside_autocast(g):
                 da = _adjoint(symmetrize(a), g, iterations, "trace", postcomp)
         else:

@@ -69,7 +69,8 @@ def from_triangle(
     rows, columns = _upper_positions(c, z.device)
     place = torch.empty(c, c, dtype=torch.long, device=z.device)
     place[rows, columns] = place[columns, rows] = torch.arange(z.shape[-1], device=z.device)
-    return z.index_select(-1, place.flatten()).unflatten(-1, (c, c))
+    # not unflatten, which `is_grads_batched=True` does not take
+    return z.index_select(-1, place.flatten()).reshape(*z.shape[:-1], c, c)
 
 
 def _offdiagonal_scale(rows: Tensor, columns: Tensor, like: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from covpool.ops import draw_sketch, elementwise_power_normalize, projection_product, tensor_sketch
 from covpool.ops.signed_power import GradientMode
 from covpool.ops.tensor_sketch import draw_signs
+from covpool.pools._sketches import refuse_other_buckets
 from covpool.pools.base import Pool, PositiveInt, register
 
 Sketch = Literal["tensor", "maclaurin"]
@@ -51,6 +52,7 @@ class CompactBilinearPool(Pool):
         if self.sketch == "tensor":
             hashes, signs = draw_sketch(2, c, self.size, seed=self.seed)
             self.hashes, self.signs = nn.Buffer(hashes), hold(signs)  # (2, c) each
+            self.register_load_state_dict_pre_hook(refuse_other_buckets)
         else:
             self.factors = hold(draw_signs(2, c, self.size, seed=self.seed))  # (2, c, D)
 

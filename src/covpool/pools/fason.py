@@ -9,6 +9,7 @@ from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketch
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.signed_power import GradientMode
 from covpool.pools._grid import Positions, for_each
+from covpool.pools._sketches import refuse_other_buckets
 from covpool.pools.base import Pool, PositiveInt, register
 
 
@@ -46,6 +47,7 @@ class FirstAndSecondOrderPool(Pool):
 
     def _build(self) -> None:
         self.sketches = nn.ModuleList(_Sketch(c, self.size, self.seed + i) for i, c in enumerate(self.channels))
+        self.register_load_state_dict_pre_hook(refuse_other_buckets)
 
     def multiply_adds(self, n: int, c: int) -> float:
         return n * c + min((n + 1) * c**2, 2.5 * n * self.size * math.log2(2 * self.size))

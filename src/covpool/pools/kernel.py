@@ -10,6 +10,7 @@ from covpool.ops import draw_sketch, elementwise_power_normalize, tensor_sketche
 from covpool.ops.positions import keep_positions, mean
 from covpool.ops.signed_power import GradientMode
 from covpool.pools._descriptors import check_descriptors
+from covpool.pools._sketches import refuse_other_buckets
 from covpool.pools.base import Pool, PositiveInt, register
 
 
@@ -50,6 +51,7 @@ class KernelPool(Pool):
     def _build(self) -> None:
         hashes, signs = draw_sketch(self.order, self.channels[0], self.size, seed=self.seed)
         self.hashes, self.signs = nn.Buffer(hashes), nn.Buffer(signs)  # (p, c) each
+        self.register_load_state_dict_pre_hook(refuse_other_buckets)
         self.alpha = nn.Parameter(rbf_coefficients(self.gamma, self.order).float())
 
     @torch.no_grad()

@@ -61,6 +61,16 @@ def test_another_pool_is_new(checkpoint: Path) -> None:
     assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": False, "classifier": False}
 
 
+@pytest.mark.parametrize("pool", ["cbp", "fason", "kernel"])
+def test_a_shorter_sketch_is_a_new_pool(pool: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    covpool.save(covpool.attach(BACKBONE, pool, 3, reduce_to=8, size=64), path)
+    for size, same in ((64, True), (16, False)):
+        built = build_network(recipe(path, pool=pool, size=size), CLASSES)
+        assert loaded_parts(built.network, path) == {"features": True, "pool": same, "classifier": same}
+        assert same == built.has_own_pool == (f"a new pool: the one in {path} is different" not in built.notes)
+
+
 def test_epn_can_be_added_when_fine_tuning(checkpoint: Path) -> None:
     built = build_network(recipe(checkpoint, normalize="epn"), CLASSES)
     assert loaded_parts(built.network, checkpoint) == {"features": True, "pool": True, "classifier": True}

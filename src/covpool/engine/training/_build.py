@@ -188,8 +188,7 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
     notes = [f"features from {path}"]
     pool, classifier = _part(state, "pool"), _part(state, "classifier")
     own_classifier = network.pool.output == "scores"
-    if not misfits(network.pool, pool) and (same_classes or not own_classifier):
-        network.pool.load_state_dict(pool, strict=False)
+    if (same_classes or not own_classifier) and _fill_pool(network.pool, pool):
         notes += [_pool_note(path)] if pool else []
     elif network.pool.state_dict():
         notes.append(f"a new pool: the one in {path} is different")
@@ -200,6 +199,17 @@ def _take_over(network: Network, path: str, same_classes: bool) -> list[str]:
         network.classifier.load_state_dict(classifier, strict=False)
         return [*notes, f"hidden layers from {path}, and a new last layer"]
     return [*notes, "a new classifier"]
+
+
+def _fill_pool(pool: nn.Module, state: dict[str, Tensor]) -> bool:
+    """Load saved weights into a pool if they fit, and return whether they do."""
+    if misfits(pool, state):
+        return False
+    try:
+        pool.load_state_dict(state, strict=False)
+    except CovpoolError:  # buckets of a longer sketch, which have the same shape
+        return False
+    return True
 
 
 def _pool_note(path: str) -> str:
