@@ -18,16 +18,19 @@ REGIONS = [(3.0, 5.0, 30.0, 40.0), (-3.5, 2.25, 64.0, 40.0), (32.0, 30.0, 1.0, 1
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut, "ROWS", 4)
+    monkeypatch.setattr(cut, "ROWS", 16)
     monkeypatch.setattr(cut, "COLUMNS", 16)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize(("flipped", "whole"), [(False, False), (True, False), (True, True)])
-@pytest.mark.parametrize("size", [1, 7, 17, 48])
-def test_regions_equal_those_by_matrix_products(interpolation: str, flipped: bool, whole: bool, size: int) -> None:
+@pytest.mark.parametrize(("size", "part"), [(1, 1 / 8), (7, 1.0), (17, 1.0), (17, 1 / 8)])
+def test_regions_equal_those_by_matrix_products(
+    interpolation: str, flipped: bool, whole: bool, size: int, part: float
+) -> None:
     _, *images = packed()
-    boxes = regions(REGIONS, flipped=flipped, whole=whole)
+    smaller = [(top, left, height * part, width * part) for top, left, height, width in REGIONS]
+    boxes = regions(smaller, flipped=flipped, whole=whole)
     expected = cut_by_products(*images, boxes, size=size, extent=(64, 90), interpolation=interpolation)  # type: ignore[arg-type]
     found = cut.cut_regions(
         *(t.to(DEVICE) for t in images),
