@@ -1,16 +1,20 @@
 """Compile every kernel for a GPU that need not be present: `python compile_for.py CAPABILITY SHARED_MEMORY WHAT`.
 
 WHAT is "once", which compiles each kernel in one way, or "every_way", which also takes the other precision, larger
-batches and larger tiles. Prints the name of each kernel, its tile size and the shared memory of its programs as JSON.
-Run it with TRITON_INTERPRET=0.
+batches and larger tiles. Prints the name of each kernel, its tile size, the shared memory of its programs and the bytes
+that a thread keeps outside of its registers, as JSON. Run it with TRITON_INTERPRET=0.
 """
 
 import json
+import re
+import subprocess
 import sys
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
@@ -56,7 +60,7 @@ NORMS = {
     ],
 }
 FILTERS = {
-    "once": [(144, 3, 1, torch.bfloat16)],
+    "once": [(144, 3, 1, torch.bfloat16), (96, 5, 1, torch.float32)],
     "every_way": [
         (c, k, stride, dtype)
         for c, dtype in ((24, torch.bfloat16), (30, torch.float16), (144, torch.float32))
@@ -75,6 +79,17 @@ def unplanned(self: plan.Planned, tensors: tuple[Any, ...], *options: Any, outpu
     return self.function(*tensors, *options)[:outputs]
 
 
+def stack_of(cubin: bytes) -> int:
+    """The bytes of a compiled kernel's stack, to which registers are spilled."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True)
+    (found,) = re.findall(r"STACK:(\d+)", usage.stdout + usage.stderr)
+    return int(found)
+
+
 def main(capability: int, room: int, what: str) -> None:
     target = GPUTarget("cuda", capability, 32)
     driver.set_active(
@@ -88,7 +103,7 @@ def main(capability: int, room: int, what: str) -> None:
 
     def compile_only(self: Any, *args: Any, warmup: bool = False, **options: Any) -> Any:
         kernel = launched(self, *args, warmup=True, **options)
-        needed.append((self.__name__, options.get("T"), kernel.metadata.shared))
+        needed.append((self.__name__, options.get("T"), kernel.metadata.shared, stack_of(kernel.asm["cubin"])))
         return kernel
 
     JITFunction.run = compile_only  # type: ignore[method-assign]

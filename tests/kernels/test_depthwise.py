@@ -75,6 +75,13 @@ def test_filters_in_half_precision_get_gradients_in_half_precision() -> None:
     assert found.dtype == torch.bfloat16 and found.shape == (8, 1, 3, 3)
 
 
+def test_gradients_of_filters_have_the_strides_of_the_filters() -> None:
+    x, g = (last(randn(2, 8, 5, 5, seed=i), torch.float32) for i in range(2))
+    weight = randn(8, 1, 3, 3).to(memory_format=torch.channels_last)
+    found = depthwise.filter_gradient_eager(x, g, weight, (1, 1), (1, 1), (1, 1))
+    assert found.stride() == weight.stride() != randn(8, 1, 3, 3).stride()
+
+
 def test_nan_stays_in_its_channel_and_neighbourhood() -> None:
     x, weight = last(randn(1, 8, 9, 9), torch.float32), randn(8, 1, 3, 3)
     x[0, 3, 4, 4] = torch.nan

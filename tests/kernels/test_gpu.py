@@ -17,6 +17,15 @@ from covpool.kernels.shape import Tiling, at_once
 
 COMPILE = Path(__file__).with_name("compile_for.py")
 RESERVED = 1024  # bytes of shared memory that the driver takes of each program
+# Kernels that wait for memory, to which spilled registers would add.
+STREAMING = {
+    "depthwise_kernel",
+    "filter_gradient_kernel",
+    "normalize_batch_kernel",
+    "batch_gradient_kernel",
+    "cut_kernel",
+}
+SPILLED = 16  # bytes of a thread that are few enough to be left
 
 
 @pytest.fixture
@@ -127,8 +136,9 @@ def test_every_kernel_compiles_and_fits(capability: int, room: int, what: str, t
     assert done.returncode == 0, done.stderr[-2000:]
     needed = json.loads(done.stdout)
     chains = {"chain_kernel", "pair_chain_kernel", "resident_chain_kernel", "resident_pair_chain_kernel"}
-    assert chains | {"moments_kernel", "gradient_kernel"} < {name for name, _, _ in needed}
-    for name, tile, shared in needed:
+    assert chains | {"moments_kernel", "gradient_kernel"} | STREAMING < {name for name, *_ in needed}
+    for name, tile, shared, stack in needed:
+        assert stack <= SPILLED or name not in STREAMING, (name, stack)
         waiting = name in ("chain_kernel", "pair_chain_kernel", "lyapunov_chain_kernel")
         several = at_once(Tiling(tile, 16, 4, 1, 64, 4), 1, room) if waiting else 1
         assert several * (shared + RESERVED) <= room + RESERVED, (name, tile, shared)

@@ -60,6 +60,21 @@ def test_a_first_call_with_the_same_tensor_twice() -> None:
     assert len(planned.plans) == 1
 
 
+def test_a_sign_that_torch_keeps_outside_of_the_memory_is_seen() -> None:
+    planned = Planned(doubled_twice)
+    for seed in range(2):
+        x = torch.complex(randn(10, seed=seed), randn(10, seed=2)).conj().imag
+        assert x.is_neg()
+        torch.testing.assert_close(planned((x, None), 1.0)[0], 4 * x + 3)
+
+
+def test_a_plan_keeps_its_compiled_kernels() -> None:
+    planned = Planned(doubled_twice)
+    planned((randn(10), None), 1.0)
+    (made,) = planned.plans.values()
+    assert len(made.kernels) == 2
+
+
 def test_results_that_are_not_needed_become_intermediate_tensors() -> None:
     def both(x: Tensor) -> tuple[Tensor, ...]:
         inner, out = x.new_empty(x.shape), x.new_empty(x.shape)

@@ -83,6 +83,19 @@ def gradients(x: Tensor, weight: Tensor, bias: Tensor, g: Tensor) -> tuple[Tenso
     return torch.autograd.grad(z, exact, g.double().cpu())
 
 
+def test_a_norm_that_learns_nothing_is_computed_as_in_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from covpool.kernels import batch_norm as kernels
+
+    serve_anywhere(monkeypatch, "batch_norm")
+    calls = []
+    inference = kernels.inference_eager
+    monkeypatch.setattr(kernels, "inference_eager", lambda *given: calls.append(1) or inference(*given))
+    x, weight, bias, running = inputs()
+    for learns in (False, True):
+        y = ops.batch_norm(x, weight.requires_grad_(learns), bias, running, training=False)
+        assert y.requires_grad == learns and len(calls) == 1
+
+
 def test_hooks_may_change_the_layout_of_saved_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     serve_anywhere(monkeypatch, "batch_norm")
     x, weight, bias = (t.requires_grad_() for t in inputs()[:3])

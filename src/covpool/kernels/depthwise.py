@@ -19,6 +19,7 @@ MOST_CHANNELS = 64  # of a tile: 128 bytes of half-precision numbers, which memo
 LEAST_CHANNELS = 16
 UNIT = 8  # kernels get the channels as a multiple of it, so that the compiler knows it may load 16 bytes at once
 WARPS = 4  # of a program that computes a square
+AT_ONCE = 9 * 2  # bytes of a channel's taps that are loaded at once; more would not fit into the registers
 SUMMED = 32  # most positions of a line that a program sums at a time for the gradient of the filters
 LEAST_SUMMED = 16
 STAGES = 1  # such pieces that are loaded at a time
@@ -58,10 +59,12 @@ def taps_kernel(weight, taps, units, TAPS: tl.constexpr, UNIT: tl.constexpr, BC:
 def depthwise_kernel(x, taps, y, h, w, rows, columns, down, across, units,
                      STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, PADDING_H: tl.constexpr, PADDING_W: tl.constexpr,
                      DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-                     TRANSPOSED: tl.constexpr, UNIT: tl.constexpr, SIDE: tl.constexpr, BC: tl.constexpr):
+                     TRANSPOSED: tl.constexpr, LINES: tl.constexpr, UNIT: tl.constexpr, SIDE: tl.constexpr,
+                     BC: tl.constexpr):
     """y = the filtered x, or TRANSPOSED the gradient y of the input from that of the output, x.
 
-    x has h x w positions and y has rows x columns of them, in down x across squares.
+    x has h x w positions and y has rows x columns of them, in down x across squares. LINES of the filter are loaded at
+    once.
     """
     c = units * UNIT
     blocks = tl.cdiv(c, BC)
@@ -75,7 +78,7 @@ def depthwise_kernel(x, taps, y, h, w, rows, columns, down, across, units,
     x += image * h * w * c
     known = channels < c
     total = tl.zeros((SIDE * SIDE, BC), tl.float32)
-    for i in tl.static_range(KH):
+    for i in tl.range(KH, loop_unroll_factor=LINES):
         r, row_there = source_of(row, i, h, STRIDE_H, PADDING_H, DILATION_H, TRANSPOSED)
         for j in tl.static_range(KW):
             q, column_there = source_of(column, j, w, STRIDE_W, PADDING_W, DILATION_W, TRANSPOSED)
@@ -164,9 +167,11 @@ def _filter(x: Tensor, taps: Tensor, y: Tensor, *, transposed: bool, geometry: d
     b, c, rows, columns = y.shape
     down, across = triton.cdiv(rows, SIDE), triton.cdiv(columns, SIDE)
     (units, unit), block = _units(c), _channel_block(c, len(taps))
+    lines = geometry["KH"] if len(taps) * x.element_size() <= AT_ONCE else 1
     launch_kernel(
         depthwise_kernel, (b * down * across * triton.cdiv(c, block),), x, taps, y, *x.shape[2:], rows, columns,
-        down, across, units, TRANSPOSED=transposed, UNIT=unit, SIDE=SIDE, BC=block, num_warps=WARPS, **geometry,
+        down, across, units, TRANSPOSED=transposed, LINES=lines, UNIT=unit, SIDE=SIDE, BC=block, num_warps=WARPS,
+        **geometry,
     )  # fmt: skip
 
 
@@ -202,7 +207,7 @@ def _filter_gradient(
     share = triton.cdiv(steps, wanted)
     shares = triton.cdiv(steps, share)
     parts = torch.empty((shares, kh * kw, c), dtype=torch.float32, device=x.device)
-    dweight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+    dweight = torch.empty_like(weight)  # contiguous, with the strides of the weight, which DDP compares
     launch_kernel(
         filter_gradient_kernel, (programs, shares), x, g, parts, h, w, rows, columns, steps, share, units,
         **_geometry(weight, stride, padding, dilation),

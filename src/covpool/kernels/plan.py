@@ -47,7 +47,7 @@ _recording = _Recording()
 
 def launch_kernel(kernel: Any, grid: tuple[int, ...], *args: Any, **constants: Any) -> None:
     """Launch a kernel. While a planned function is recorded, keep the launch."""
-    compiled = kernel[grid](*args, **constants)
+    compiled = kernel[grid](*args, enable_fp_fusion=True, **constants)  # Triton 3.9 warns if this is left open
     if _recording.launches is not None:
         _recording.launches.append(StartedLaunch(kernel, grid, args, constants, compiled))
 
@@ -86,6 +86,9 @@ class Planned:
             if t is None:
                 kind.append(None)
                 addresses.append(0)
+            elif t.is_neg():  # torch keeps the sign of such a view outside of the memory that kernels see
+                resolved = tuple(None if t is None else t.resolve_neg() for t in tensors)
+                return self(resolved, *options, outputs=outputs)
             else:
                 address = t.data_ptr()
                 kind += (t.dtype, t.device, t.shape, t.stride(), address % 16)
@@ -141,6 +144,7 @@ class Plan:
                 return Place(sources[id(t)], 0, t.dtype)
             return Place(len(known), workspace.offset(t), t.dtype)
 
+        self.kernels = [started.compiled for started in launches]  # Triton unloads a kernel that nobody holds
         calls = [call_again(started) for started in launches]
         places = dict.fromkeys(place(value) for _, args in calls for value in args if has_address(value))
         indices = {one: 1 + i for i, one in enumerate(places)}

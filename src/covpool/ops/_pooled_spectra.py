@@ -64,6 +64,7 @@ def pooled_spectra(
         return _by_torch(x, w, hashes, signs, size)
     from covpool.kernels import sketch  # at first use: `import covpool` must not import triton
 
+    x, w = x.resolve_neg(), None if w is None else w.resolve_neg()  # kernels see memory without torch's sign
     rows, weights = x.reshape(-1, *x.shape[-2:]), None if w is None else w.reshape(-1, w.shape[-1])
     pooled, z = sketch.forward(rows.detach(), weights, hashes, signs, size)
     if needs_derivative(rows, None):

@@ -86,7 +86,8 @@ def batch_norm(
         if training:
             out: Tensor = _BatchNorm.apply(x, weight, bias, running, momentum, eps, activation)
             return out
-        if not torch.is_grad_enabled() and running is not None:
+        learns = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
+        if not learns and running is not None:
             from covpool.kernels import batch_norm as kernels
 
             return kernels.inference_eager(x, weight, bias, *running[:2], eps, activation)
