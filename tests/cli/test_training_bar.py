@@ -24,13 +24,14 @@ def test_events_are_shown() -> None:
                 "epoch": 1,
                 **learnt,
                 "top1": 0.5,
-                "top5": 1.0,
+                "top5": 0.9,
                 "waited": 1.8,
                 "seconds": 2.0,
                 "evaluation_seconds": 5.0,
             }
         )
         bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
+        bar({"event": "epoch", "step": 25, "epoch": 4, **learnt, "top1": 0.5, "top5": 1.0, "seconds": 2.0})
         bar({"event": "epoch", "step": 30, "epoch": 3, **learnt, "validation_top1": 0.25, "seconds": 2.0})
     said = screen.getvalue()
     assert said.count("waiting for images") == 1
@@ -40,7 +41,8 @@ def test_events_are_shown() -> None:
         "loss 1.500  accuracy 25.0%  100 images/s",
         "90% of the time is waiting for images: raise data.workers or set data.cache",
         "skipping an image that cannot be read: a/[b].jpg",
-        "epoch 1: loss 1.400, training 30.0%, test 50.00%, top-5 100.00%, 7 s",
+        "epoch 1: loss 1.400, training 30.0%, test 50.00%, top-5 90.00%, 7 s",
+        "epoch 4: loss 1.400, training 30.0%, test 50.00%, 2 s",
         "epoch 2: loss 1.400, training 30.0%, test not evaluated, 2 s",
         "epoch 3: loss 1.400, training 30.0%, validation 25.00%, 2 s",
     ):

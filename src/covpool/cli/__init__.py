@@ -5,6 +5,7 @@ import warnings
 
 from covpool._errors import CovpoolWarning
 from covpool.cli._interrupt import interrupts
+from covpool.cli._wrap import wrapped
 
 
 def main() -> None:
@@ -26,4 +27,8 @@ def _show_own_warnings() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", CovpoolWarning)
-        setattr(warnings, "formatwarning", lambda message, *_, **__: f"covpool: {message}\n")  # noqa: B010
+        setattr(warnings, "formatwarning", _in_one_line)  # noqa: B010
+
+
+def _in_one_line(message: Warning | str, *_: object, **__: object) -> str:
+    return wrapped(f"covpool: {message}", sys.stderr) + "\n"

@@ -2,12 +2,14 @@
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 
 import typer
 
 from covpool._errors import CovpoolError, printable
 from covpool.cli._interrupt import INTERRUPTED
+from covpool.cli._wrap import wrapped
 
 # How torch says that a tensor is larger than the memory, or than any memory.
 BEYOND_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
@@ -32,7 +34,7 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
             message = _explain(error)
             if message is None or os.environ.get("COVPOOL_TRACEBACK"):
                 raise
-            typer.echo(f"covpool: {printable(message)}", err=True)
+            typer.echo(wrapped(f"covpool: {printable(message)}", sys.stderr), err=True)
             raise typer.Exit(MISTAKE) from error
 
     return run

@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from covpool._errors import CovpoolError, check_utf8, printable, require
+from covpool.cli._wrap import wrapped
 
 if TYPE_CHECKING:
     from covpool.data.sets import Splits
@@ -26,8 +27,9 @@ Cell = str | Text
 
 
 def say(console: Console, text: str) -> None:
-    """Print text as it is: no markup, no colors, no line breaks inside a path, and no terminal escapes."""
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+    """Print text as it is: no markup, no colors, no terminal escapes. A terminal gets line breaks between words."""
+    text = wrapped(printable(text), console.file, console.width)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(

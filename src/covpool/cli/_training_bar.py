@@ -76,7 +76,8 @@ def _epoch(event: "Event") -> str:
     """One line of at most 80 characters: training loss and accuracy, test or validation accuracy, seconds."""
     part, prefix = ("validation", "validation_") if "validation_top1" in event else ("test", "")
     top1, top5 = (event.get(f"{prefix}top{k}") for k in (1, 5))
-    found = "not evaluated" if top1 is None else f"{top1:.2%}" + ("" if top5 is None else f", top-5 {top5:.2%}")
+    told = top5 is not None and top5 < 1  # it is 1 whenever there are five classes or fewer
+    found = "not evaluated" if top1 is None else f"{top1:.2%}" + (f", top-5 {top5:.2%}" if told else "")
     training = f"loss {event['train_loss']:.3f}, training {event['train_top1']:.1%}"
     seconds = event["seconds"] + event.get("evaluation_seconds", 0.0)
     return f"epoch {event['epoch']}: {training}, {part} {found}, {seconds:.0f} s"

@@ -39,7 +39,7 @@ def command(
     json: Path | None = None,
     device: Device = "",
     seconds: float = 5.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
     model: str = "",
     batch: Annotated[list[int] | None, typer.Option(min=1)] = None,
     size: Annotated[int, typer.Option(min=1)] = 224,

@@ -176,8 +176,8 @@ def _scores(
 
 def _show(found: "Evaluation", how: dict[str, list[Any]], console: Console) -> None:
     rows = []
-    for name, value in found.accuracy.items():
-        low, high = found.interval[name]
+    for name in found.told:
+        value, (low, high) = found.accuracy[name], found.interval[name]
         rows.append((name.replace("top", "top-"), f"{value:.2%}", f"{1 - value:.2%}", f"{low:.2%} to {high:.2%}"))
     console.print(table(("", "accuracy", "error", "95 % interval of the accuracy"), rows))
     skipped = f"; {found.unread} skipped" if found.unread else ""

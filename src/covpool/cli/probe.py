@@ -103,7 +103,7 @@ def _cells(row: "PoolSummary") -> list[str]:
         row.pool,
         f"{100 * row.top1:.1f}",
         percent_interval(row.interval),
-        percent_interval(row.to_reference, "{:+.1f}") if row.to_reference else UNKNOWN,
+        percent_interval(row.to_reference, "{:+.1f}") if row.to_reference and any(row.to_reference) else UNKNOWN,
         percent_interval(row.to_best, "{:+.1f}") if compared else UNKNOWN,
         number(row.held_out and 100 * row.held_out, "{:.1f}"),
         str(first.channels or UNKNOWN),

@@ -105,13 +105,16 @@ def _show(outcomes: "list[Outcome]", folder: Path, console: Console) -> None:
 
 
 def _table(rows: "list[SweepRow]") -> Table:
+    told = ["top1"]
+    if any(value < 1 for row in rows for value in row.values("top5")):  # it is 1 with five classes or fewer
+        told.append("top5")
     cells = []
     for row in rows:
         counts = (str(len(row.outcomes)), str(len(row.outcomes) - len(row.sound) or UNKNOWN))
-        cells.append((*row.point.values(), *counts, _mean(row, "top1"), _mean(row, "top5")))
-    keys = list(rows[0].point)
+        cells.append((*row.point.values(), *counts, *(_mean(row, name) for name in told)))
+    keys, accuracies = list(rows[0].point), [f"{name.replace('top', 'top-')} %" for name in told]
     caption = "test accuracy of the last epoch, or of the one chosen on validation images; mean ± standard deviation"
-    return table((*keys, "runs", "failed", "top-1 %", "top-5 %"), cells, left=len(keys), caption=caption)
+    return table((*keys, "runs", "failed", *accuracies), cells, left=len(keys), caption=caption)
 
 
 def _mean(row: "SweepRow", name: str) -> str:

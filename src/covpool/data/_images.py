@@ -24,7 +24,7 @@ class BrokenImage(CovpoolError):  # noqa: N818 - names the state of the image, a
         self.path, self.reason = Path(path), reason
 
     def __str__(self) -> str:
-        return f'{self.path} cannot be read ({self.reason}): repair or remove it, or set data.broken = "skip"'
+        return f"{self.path} cannot be read ({self.reason}): repair or remove it, or set data.broken=skip"
 
 
 class Paths(Sequence[Path]):

@@ -1,6 +1,7 @@
 """Writing a recipe as TOML."""
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from covpool.recipe._schema import Recipe, flat_settings
 
 RECIPE_FILE = "recipe.toml"  # in the folder of a run: all its settings
+LONGEST = 68  # characters of a string on one line
 
 
 def to_toml(recipe: Recipe, *, defaults: bool = True) -> str:
@@ -46,5 +48,18 @@ def _toml(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return _quoted(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """Write a string; a long one on several lines. A backslash at the end of a line joins it with the next one."""
+    quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if len(quoted) <= LONGEST:
+        return quoted
+    lines = [""]
+    for word in re.findall(r"^ +|[^ ]+ *", quoted[1:-1]):
+        if lines[-1] and len(lines[-1]) + len(word) > LONGEST:
+            lines.append("")
+        lines[-1] += word
+    return '"""' + "\\\n".join(lines) + '"""'

@@ -26,7 +26,7 @@ def headline(history: History, evaluation: Evaluation | None) -> list[Fact]:
     """The most important numbers: accuracy, speed and time."""
     facts = []
     if evaluation is not None:
-        facts = [_accuracy(evaluation, k) for k in (1, 5) if k == 1 or k < len(evaluation.classes)]
+        facts = [_accuracy(evaluation, name) for name in evaluation.told if name != "top3"]
     else:
         logged = {"top-1": history.last("top1"), "validation top-1": history.last("validation_top1")}
         facts = [Fact(f"{name}, last logged", percent(top1)) for name, top1 in logged.items() if top1 is not None]
@@ -41,7 +41,7 @@ def headline(history: History, evaluation: Evaluation | None) -> list[Fact]:
 
 def metrics(evaluation: Evaluation) -> list[Fact]:
     """The accuracies with their intervals, and the calibration error."""
-    facts = [_accuracy(evaluation, k) for k in (1, 3, 5) if k == 1 or k < len(evaluation.classes)]
+    facts = [_accuracy(evaluation, name) for name in evaluation.told]
     facts.append(Fact("top-1 error", percent(1 - evaluation.accuracy["top1"])))
     if evaluation.calibration_error is not None:
         note = "probability against accuracy, 15 bins"
@@ -169,10 +169,12 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _accuracy(evaluation: Evaluation, k: int) -> Fact:
-    low, high = (100 * bound for bound in evaluation.interval[f"top{k}"])
+def _accuracy(evaluation: Evaluation, name: str) -> Fact:
+    low, high = (100 * bound for bound in evaluation.interval[name])
     return Fact(
-        f"top-{k} accuracy", percent(evaluation.accuracy[f"top{k}"]), f"95 % interval {low:.2f} to {high:.2f} %"
+        f"{name.replace('top', 'top-')} accuracy",
+        percent(evaluation.accuracy[name]),
+        f"95 % interval {low:.2f} to {high:.2f} %",
     )
 
 

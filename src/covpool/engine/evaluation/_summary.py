@@ -45,6 +45,11 @@ class Evaluation:
     calibration_error: float | None
 
     @property
+    def told(self) -> list[str]:
+        """The accuracies that say something: top-k means nothing with k classes or fewer."""
+        return [f"top{k}" for k in TOP if k == 1 or k < len(self.classes)]
+
+    @property
     def by_class(self) -> list[ClassAccuracy]:
         """The classes that have images, worst first."""
         counts, hits = self.confusion.sum(1).tolist(), self.confusion.diagonal().tolist()

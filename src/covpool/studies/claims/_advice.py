@@ -110,13 +110,13 @@ def advise(folder: FolderFacts, results: Results, root: str) -> Advice:
     low, high = best.interval
     size = best.first.size if best.first.size != OWN_SIZE else _best_size(results[best.data])
     if _apart(best.per_class, folder.typical) > math.log(SIMILAR):
-        pool, reason = "auto", f"no record has about {folder.typical} images per class: compare the pools"
+        pool, reason = "auto", f"no record has about {folder.typical} images per class"
     elif low > 0:
         pool, reason = "isqrt", f"on {best.data}, iSQRT-COV is better than average pooling"
     elif high < 0:
         pool, size, reason = "avg", OWN_SIZE, f"on {best.data}, average pooling is better than iSQRT-COV"
     else:
-        pool, reason = "auto", f"on {best.data}, iSQRT-COV and average pooling cannot be told apart: compare them"
+        pool, reason = "auto", f"on {best.data}, iSQRT-COV and average pooling cannot be told apart"
     chosen = "" if pool == "auto" else f" pool={pool} size={size}"
     return Advice(pool, size, reason, expected, f"covpool fit {root}{chosen}")
 
