@@ -3,6 +3,20 @@
 import re
 
 FORMULAS = {
+    "y = s x with one factor per channel, s = sigmoid(W2 relu(W1 mean(x) + b1) + b2)": (
+        r"$y = s x$ with one factor per channel, "
+        r"$s = \operatorname{sigmoid}(W_2 \operatorname{relu}(W_1 \operatorname{mean}(x) + b_1) + b_2)$"
+    ),
+    "the variant y = a + b + relu(a) relu(b)": (
+        r"the variant $y = a + b + \operatorname{relu}(a) \operatorname{relu}(b)$"
+    ),
+    "at the result z, the solution x of z x + x z = g": "at the result $z$, the solution $x$ of $z x + x z = g$",
+    "whose derivative dz solves z dz + dz z = da": r"whose derivative $dz$ solves $z \, dz + dz \, z = da$",
+    "x of a x + x a = q": "$x$ of $a x + x a = q$",
+    "sign of [[a, q], [0, -a]]": r"sign of $\begin{pmatrix} a & q \\ 0 & -a \end{pmatrix}$",
+    "factor Q of v = Q R": "factor $Q$ of $v = Q R$",
+    "With q = 1 - drop": r"With $q = 1 - \text{drop}$",
+    "y = bias + w^T x + |F x|^2": r"$y = \text{bias} + w^{\top} x + \lVert F x \rVert^2$",
     "paths of |F x|^2": r"paths of $\lVert F x \rVert^2$",
     "y = sign(z) |z|^rho, then y / max(|y|_2, eps)": (
         r"$y = \operatorname{sign}(z) |z|^{\rho}$, then $y / \max(\lVert y \rVert_2, \varepsilon)$"

@@ -40,6 +40,8 @@ class Page(HTMLParser):
         self.resources: list[str] = []
         self.text = ""
         self.maths = ""
+        self.uncolored = ""  # text of code blocks that are in no language
+        self._in_block = self._colored = False
         self._inside: list[str] = []
         self.feed(text)
 
@@ -51,18 +53,25 @@ class Page(HTMLParser):
             self.links.append(values["href"] or "")
         if (loaded := values.get(LOADS.get(tag, ""))) and values.get("rel") not in NO_REQUEST:
             self.resources.append(loaded)
+        if tag == "pre":
+            self._in_block, self._colored = True, False
+        self._colored |= tag == "span" and bool(values.get("class"))
         if tag in ("code", "script", "style", "math"):
             self._inside.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
+        if tag == "pre":
+            self._in_block = False
 
     def handle_data(self, data: str) -> None:
         if not self._inside:
             self.text += data
         elif self._inside[-1] == "math":
             self.maths += data
+        elif self._in_block and not self._colored:
+            self.uncolored += data
 
 
 def faults(path: Path, pages: dict[Path, Page], root: Path) -> list[str]:
@@ -72,7 +81,7 @@ def faults(path: Path, pages: dict[Path, Page], root: Path) -> list[str]:
     found += ["a code fence that is not parsed"] if "```" in page.text else []
     found += ["mathematics that is not converted"] if any(mark in page.text for mark in ("$$", "\\(", "\\[")) else []
     found += [f"a LaTeX command that is not known: {page.maths}"] if "\\" in page.maths or "&" in page.maths else []
-    found += [f"a formula as plain text: {one}" for one in ASCII_MATHS.findall(page.text)]
+    found += [f"a formula as plain text: {one}" for one in ASCII_MATHS.findall(page.text + page.uncolored)]
     for address in page.resources:
         if "//" in address:
             found.append(f"a request to another host: {address}")

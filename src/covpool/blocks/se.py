@@ -18,7 +18,7 @@ class SqueezeExcitation(nn.Module):
 
     Reference: Hu et al., Squeeze-and-Excitation Networks, CVPR 2018.
 
-    >>> sum(p.numel() for p in SqueezeExcitation(256).parameters())  # 2 c^2 / r + c / r + c
+    >>> sum(p.numel() for p in SqueezeExcitation(256).parameters())  # two layers with biases
     8464
     """
 
