@@ -18,7 +18,8 @@ COMPENSATIONS: tuple[Compensation, ...] = ("inverted", "paper", "released")
 class FactorizedBilinear(nn.Module):
     """A linear layer plus a quadratic form of low rank per output, y = bias + w^T x + |F x|^2, averaged over positions.
 
-    F has `rank` rows of `in_features` numbers for each output. Each position is scored on its own, as by a 1x1 convolution, and the scores are averaged; a vector is one position.
+    F has `rank` rows of `in_features` numbers for each output. Each position is scored on its own, as by a 1x1
+    convolution, and the scores are averaged; a vector is one position.
 
     In training, DropFactor drops each of the `rank` paths of |F x|^2 with probability `drop`, the same paths for all
     outputs and images of a call.

@@ -3,12 +3,16 @@
 import importlib.metadata
 import platform
 import shutil
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 import covpool
 from covpool.cli._output import Cell, facts
+
+if TYPE_CHECKING:
+    from covpool.cli._self_test import Errors
 
 OPTIONAL = {
     "timm": "backbones (models)",
@@ -24,10 +28,14 @@ OPTIONAL = {
     "onnxscript": "export (export)",
 }
 
+LARGEST_ERROR = 1e-5  # of float32
+
 
 def command() -> None:
-    """Show what is installed, which device covpool uses, and whether pooling works on it."""
+    """Show what is installed, which device covpool uses, and whether its operations are accurate on it."""
     import torch
+
+    from covpool.cli._self_test import self_test
 
     has_gpu = torch.cuda.is_available()
     gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if has_gpu else ""
@@ -42,7 +50,10 @@ def command() -> None:
         ("eigen-decomposition on a GPU", _eigen_solver() if has_gpu else "no GPU"),
         ("C++ compiler (torch.compile on a CPU)", compiler),
         *((f"{name}: {purpose}", _version(name)) for name, purpose in OPTIONAL.items()),
-        ("iSQRT-COV against float64", _self_test("cuda" if has_gpu else "cpu")),
+        *(
+            (f"{name} against float64", _accuracy(errors))
+            for name, errors in self_test("cuda" if has_gpu else "cpu").items()
+        ),
     ]
     Console().print(facts(rows))
 
@@ -77,11 +88,6 @@ def _version(name: str) -> Cell:
         return Text("not installed", "yellow")
 
 
-def _self_test(device: str) -> Cell:
-    import torch
-
-    x = torch.randn(2, 49, 64, generator=torch.Generator().manual_seed(0)).to(device)
-    oracle = covpool.ops.reference.isqrt_literal(x.double())
-    error = float((covpool.ops.isqrt_covariance(x) - oracle).norm() / oracle.norm())
-    found = f"relative error {error:.1e}"
-    return found if error < 1e-5 else Text(f"{found}, too large", "red")
+def _accuracy(errors: "Errors") -> Cell:
+    found = f"error {errors.value:.1e}, gradients {errors.gradient:.1e}"
+    return found if max(errors) < LARGEST_ERROR else Text(f"{found}: too large", "red")
