@@ -167,7 +167,7 @@ def _filter(x: Tensor, taps: Tensor, y: Tensor, *, transposed: bool, geometry: d
     b, c, rows, columns = y.shape
     down, across = triton.cdiv(rows, SIDE), triton.cdiv(columns, SIDE)
     (units, unit), block = _units(c), _channel_block(c, len(taps))
-    lines = geometry["KH"] if len(taps) * x.element_size() <= AT_ONCE else 1
+    lines = geometry["KH"] if unit > 1 and len(taps) * x.element_size() <= AT_ONCE else 1
     launch_kernel(
         depthwise_kernel, (b * down * across * triton.cdiv(c, block),), x, taps, y, *x.shape[2:], rows, columns,
         down, across, units, TRANSPOSED=transposed, LINES=lines, UNIT=unit, SIDE=SIDE, BC=block, num_warps=WARPS,
