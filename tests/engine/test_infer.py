@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import covpool
 from covpool.data.pipeline._batch import Batch
 from covpool.engine._infer import compute_scores, infer, infer_logits, select_rows, with_progress
+from covpool.kernels import host_memory
 
 
 def batch(x: Tensor, y: list[int], index: list[int]) -> Batch:
@@ -58,7 +59,17 @@ def test_batches_run_in_evaluation_mode_without_gradients() -> None:
     (found,) = infer(model, [batch(x, [0, 1], [0, 1])])
     assert not model.training and not found.outputs[0].requires_grad and found.batch.x is x
     assert torch.is_grad_enabled(), "the caller keeps its gradients"
-    assert torch.equal(found.outputs[0], model(x))
+    assert torch.equal(found.outputs[0], model(x.contiguous(memory_format=torch.channels_last)))
+
+
+def test_memory_is_kept_for_the_next_layer_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, x = host_memory._users, torch.randn(2, 3, 8, 8)
+    for setting, expected in (("", 1), ("GLIBC_TUNABLES", 0), ("MALLOC_MMAP_MAX_", 0)):
+        if setting:
+            monkeypatch.setenv(setting, "")
+        within = [users.count for _ in infer(nn.Conv2d(3, 4, 1), [batch(x, [0, 1], [0, 1])] * 2)]
+        assert within == [expected] * 2 and users.count == 0
+        monkeypatch.undo()
 
 
 def test_flipped_images_are_a_second_output() -> None:

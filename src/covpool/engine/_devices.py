@@ -14,6 +14,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from covpool._errors import CovpoolError, check_choice
+from covpool.kernels import freed_memory_kept
 from covpool.recipe import Devices, Precision
 
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -21,6 +22,7 @@ HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.floa
 STRATEGIES = ("auto", "ddp", "fsdp")
 # From here on cuDNN tries its algorithms. For MobileNetV2 on an H200 this takes 10 s and gains nothing.
 MANY_STEPS = 10_000
+MEMORY_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def make_fabric(devices: Devices, precision: Precision) -> Fabric:
@@ -102,6 +104,15 @@ def autocast(precision: Precision, device: torch.device | str) -> AbstractContex
     """The autocast context of a precision; for "32" a context that does nothing."""
     dtype = HALF.get(precision)
     return nullcontext() if dtype is None else torch.autocast(torch.device(device).type, dtype)
+
+
+def reusing_memory(device: torch.device | str) -> AbstractContextManager[None]:
+    """A context in which tensors on a CPU use the memory of freed ones; on a GPU torch does that itself.
+
+    Settings of glibc in the environment stay as they are.
+    """
+    is_set = any(name in os.environ for name in MEMORY_SETTINGS)
+    return nullcontext() if is_set or torch.device(device).type != "cpu" else freed_memory_kept()
 
 
 def summed(fabric: Fabric, x: Tensor) -> Tensor:

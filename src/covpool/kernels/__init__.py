@@ -3,6 +3,7 @@
 Importing the package imports neither. The modules that need them are imported by `covpool.ops` at first use.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +16,13 @@ def batched_eigh_available() -> bool:
     from covpool.kernels.eigh import available
 
     return available()
+
+
+def freed_memory_kept() -> AbstractContextManager[None]:
+    """Keep the memory that freed tensors leave on the CPU; see `covpool.kernels.host_memory`."""
+    from covpool.kernels import host_memory
+
+    return host_memory.freed_memory_kept()
 
 
 def cut_regions(*tensors: Any, size: int, cubic: bool) -> Tensor:

@@ -8,7 +8,7 @@ from lightning_fabric import Fabric
 
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
-from covpool.engine._devices import is_sharded, make_fabric, reproducible
+from covpool.engine._devices import is_sharded, make_fabric, reproducible, reusing_memory
 from covpool.engine._same_split import check_same_split, split_of_weights
 from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._captured_step import report_not_captured, why_not_captured
@@ -86,7 +86,7 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     lock = RunLock(run)
     _in_first_process(fabric, lambda: _take(lock, run, resume=resume))
     try:
-        with naming_lost_processes(fabric, run):
+        with naming_lost_processes(fabric, run), reusing_memory(fabric.device):
             return _train(fabric, recipe, run, on_event, resume=resume)
     finally:
         lock.release()

@@ -197,7 +197,8 @@ def _recorded(
 
     def record(level: str, module: nn.Module, inputs: object, output: Tensor) -> None:
         kept = output[:, drop:] if drop else output
-        recorded[level].append(kept.detach().to(keep_on, dtype, copy=True))  # later layers may work in place
+        copied = kept.detach().to(keep_on, dtype, copy=True, memory_format=torch.contiguous_format)
+        recorded[level].append(copied)  # a copy, because later layers may work in place
 
     with ExitStack() as hooks:
         for level in levels:
