@@ -27,8 +27,8 @@ def _show_own_warnings() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", CovpoolWarning)
-        setattr(warnings, "formatwarning", _in_one_line)  # noqa: B010
+        setattr(warnings, "formatwarning", _formatted)  # noqa: B010
 
 
-def _in_one_line(message: Warning | str, *_: object, **__: object) -> str:
+def _formatted(message: Warning | str, *_: object, **__: object) -> str:
     return wrapped(f"covpool: {message}", sys.stderr) + "\n"

@@ -18,8 +18,5 @@ def wrapped(text: str, file: IO[str], width: int | None = None) -> str:
     if not file.isatty():
         return text
     columns = shutil.get_terminal_size().columns if width is None else width
-    lines = (
-        wrap(line, columns, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
-        for line in text.split("\n")
-    )
+    lines = (wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""] for line in text.split("\n"))
     return "\n".join(part for parts in lines for part in parts)
