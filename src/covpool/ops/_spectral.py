@@ -39,7 +39,7 @@ def rotate(
 
 def eps_of(value: Tensor) -> Tensor:
     """The distance from |value| to the next larger number of its dtype (Matlab's eps)."""
-    value = value.abs()
+    value = value.detach().abs()
     return torch.nextafter(value, torch.full_like(value, torch.inf)) - value
 
 
