@@ -150,6 +150,16 @@ def test_stages_are_resumed_in_the_right_stage(recipe: Recipe, tmp_path: Path) -
     assert_same_end(tmp_path / "whole", tmp_path / "killed")
 
 
+@pytest.mark.parametrize("frozen", [(), ("features",)])
+def test_a_stage_resumed_at_its_start_has_a_new_optimizer(
+    recipe: Recipe, tmp_path: Path, frozen: tuple[str, ...]
+) -> None:
+    staged = recipe.changed(stages=(Stage(epochs=1, freeze=frozen, lr=0.1), Stage(epochs=2, freeze=(), lr=0.01)))
+    train(staged, tmp_path / "whole")
+    train_until(staged, tmp_path / "killed", event="tick", step=5)  # the only state is that after the first stage
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
 def test_interrupted_by_the_user(recipe: Recipe, whole: Path, tmp_path: Path) -> None:
     """The first Ctrl-C finishes the step, saves the state, and says how to resume."""
     stopped = tmp_path / "stopped"

@@ -78,7 +78,9 @@ class StageTraining:
         self.meter = Meter(network.pool, self.fabric.device)
         if self.session.tensors:
             wrapped, is_sharded = self.session.wrapped, self.session.is_sharded
-            restore(self.session.tensors, wrapped, optimizer, ema=self.session.ema, is_sharded=is_sharded)
+            begins = self.position.epoch == self.stage.start and not self.position.step_in_epoch
+            saved = None if begins else optimizer  # at the end of a stage, the saved optimizer is that of the stage
+            restore(self.session.tensors, wrapped, saved, ema=self.session.ema, is_sharded=is_sharded)
             self.fabric.strategy.precision.load_state_dict(self.session.tensors["scaler"])
             self.session.tensors = {}
         graphs, ema = self._graphs(optimizer), self.session.ema

@@ -185,7 +185,7 @@ def collect(
 def restore(
     tensors: dict[str, Any],
     network: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | None,
     *,
     ema: nn.Module | None,
     is_sharded: bool = False,
@@ -195,7 +195,7 @@ def restore(
     Args:
         tensors: From `collect`.
         network: The network as the strategy wraps it.
-        optimizer: Its optimizer.
+        optimizer: Its optimizer; None for a new one, which has no state yet.
         ema: The copy with averaged weights, if there is one.
         is_sharded: Whether the weights are spread over processes.
     """
@@ -206,9 +206,9 @@ def restore(
         found = misfits(ema, tensors.get("ema", {}))
     if found:
         raise CovpoolError(f"the saved weights do not fit the network ({found}), so they are damaged: start a new run")
-    if is_sharded:
+    if optimizer is not None and is_sharded:
         set_optimizer_state_dict(network, optimizer, tensors["optimizer"], options=WHOLE)
-    else:
+    elif optimizer is not None:
         _restore_optimizer(tensors["optimizer"], network, optimizer)
     set_model_state_dict(network, tensors["model"], options=WHOLE)  # last: torch may take a step to fill the optimizer
     if ema is not None:
