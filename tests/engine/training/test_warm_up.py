@@ -55,3 +55,18 @@ def test_on_a_gpu_the_images_are_decoded_meanwhile(
     )
     assert len(done) == ON_GPU
     session.close()
+
+
+def test_statistics_stay_if_memory_runs_out(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, stage = begin(recipe, tmp_path / "run")
+    before = {name: value.clone() for name, value in session.network.state_dict().items()}
+
+    def run_out(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as during:
+        during.setattr(_warm_up, "cross_entropy", run_out)
+        with pytest.raises(torch.OutOfMemoryError):
+            _warm_up._warm_up(session, stage)
+    for name, value in session.network.state_dict().items():
+        assert torch.equal(value.cpu(), before[name]), name

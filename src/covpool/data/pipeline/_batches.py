@@ -93,10 +93,10 @@ class TrainBatches(_Batches):
 
 
 def decode_ahead(images: Images, augment: ResolvedAugment, data: Data) -> Decoding | None:
-    """Begin to decode a test set that will be cached; its `EvalBatches` wait for it. None if it is not cached.
+    """Begin to decode images that will be cached; their batches wait for it. None if they are not cached.
 
     Args:
-        images: Test set.
+        images: Images that are resized before anything random happens to them.
         augment: How an image becomes an input.
         data: How images are read and cached.
     """

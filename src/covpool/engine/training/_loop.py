@@ -9,7 +9,7 @@ from lightning_fabric import Fabric
 from covpool._errors import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible, reusing_memory
-from covpool.engine._same_split import check_same_split, split_of_weights
+from covpool.engine._same_split import check_same_split, split_of_weights, warn_of_seen_validation
 from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._captured_step import report_not_captured, why_not_captured
 from covpool.engine.training._interrupt import StopRequests
@@ -84,8 +84,8 @@ def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent 
     fabric.launch()
     _check_strategy(fabric, recipe)
     lock = RunLock(run)
-    _in_first_process(fabric, lambda: _take(lock, run, resume=resume))
     try:
+        _in_first_process(fabric, lambda: _take(lock, run, resume=resume))
         with naming_lost_processes(fabric, run), reusing_memory(fabric.device):
             return _train(fabric, recipe, run, on_event, resume=resume)
     finally:
@@ -98,11 +98,7 @@ def _take(lock: RunLock, run: Path, *, resume: bool) -> None:
         check_run_folder(run, resume=True)
     check_writable(run)
     lock.take()
-    try:
-        check_run_folder(run, resume=resume)
-    except CovpoolError:
-        lock.release()
-        raise
+    check_run_folder(run, resume=resume)
 
 
 def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resume: bool) -> Result:
@@ -118,13 +114,15 @@ def _train(fabric: Fabric, recipe: Recipe, run: Path, on_event: OnEvent, *, resu
         _in_first_process(fabric, lambda: check_same_data(before, splits, root))
         _check_position(restored.position, recipe, len(splits.train))
     elif recipe.init.weights and is_checkpoint(recipe.init.weights):
-        check_same_split(read_checkpoint(recipe.init.weights), recipe.data, splits)
+        start = read_checkpoint(recipe.init.weights)
+        check_same_split(start, recipe.data, splits)
+        warn_of_seen_validation(start, splits)
     session = Session(fabric, recipe, run, splits, on_event, restored)
     recipe = session.recipe
     # Files are written last, so that a mistake in the data, the network or the optimizer leaves none.
     _in_first_process(fabric, lambda: remove_partial_files(run) if resume else claim_run_folder(run, recipe))
-    session.begin()
     try:
+        session.begin()
         steps = total_steps(recipe, len(splits.train))
         with (
             StopRequests(session.report_stopping) as requests,
@@ -175,12 +173,14 @@ def _check_position(position: TrainingPosition, recipe: Recipe, images: int) -> 
 
 def _in_first_process(fabric: Fabric, act: Callable[[], None]) -> None:
     """Run `act` in the first process; if it fails, all processes raise its error."""
-    problem = ""
+    failure: Exception | None = None
     if fabric.is_global_zero:
         try:
             act()
-        except (CovpoolError, OSError) as error:
-            problem = str(error)
-    problem = fabric.broadcast(problem)
+        except Exception as error:  # the others wait for the broadcast, whatever it is
+            failure = error
+    problem = fabric.broadcast("" if failure is None else str(failure) or type(failure).__name__)
+    if failure is not None:
+        raise failure
     if problem:
         raise CovpoolError(problem)

@@ -1,11 +1,12 @@
 """What all stages of a training share: the network, the log, the evaluation, and the files of the run."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -82,7 +83,7 @@ class Session:
         self.part: Part = "test" if splits.validation is None else "validation"  # evaluated after every epoch
         self._evaluated: dict[Part, EvalBatches] = {}
         self._writer = Writer()
-        self._decoding: Decoding | None = None  # of that set
+        self._decodings: dict[Part | Literal["train"], Decoding | None] = {}
         self._forward: CapturedForward | None = None  # of the evaluation
 
     def begin(self) -> None:
@@ -104,18 +105,20 @@ class Session:
                 self._log.write(complete)
             self._on_event(complete)
 
-    def decode_evaluated_set(self) -> None:
-        """Begin to decode the images that are evaluated after every epoch, for their cache, beside the training."""
-        if not self._evaluated and self._decoding is None:
-            self._decoding = decode_ahead(self.splits.parts()[self.part], self.augment, self.recipe.data)
+    def decode(self, part: Part | Literal["train"]) -> None:
+        """Begin to decode a set of images for their cache, without waiting for them."""
+        if part not in self._decodings:
+            self._decodings[part] = decode_ahead(self.splits.parts()[part], self.augment, self.recipe.data)
 
     def close(self) -> None:
         """Stop decoding, and end the writing of files."""
-        if self._decoding is not None:
-            self._decoding.stop()
-        if self._log is not None:
-            self._log.close()
-        self._writer.close()
+        with ExitStack() as closing:
+            closing.callback(self._writer.close)
+            if self._log is not None:
+                closing.callback(self._log.close)
+            for decoding in self._decodings.values():
+                if decoding is not None:
+                    closing.callback(decoding.stop)
 
     def score(self, part: Part, model: nn.Module, batch_size: int) -> tuple[Tensor, Tensor]:
         """Compute the logits and targets of the validation or test set, with the averaged weights if there are any.

@@ -60,7 +60,7 @@ class StageTraining:
                 f"`train.batch_size` must be at most the {self.images} training images; got "
                 f"{self.settings.batch_size}: use a smaller one"
             )
-        session.decode_evaluated_set()
+        session.decode(session.part)
         self._set_up()
 
     def _set_up(self) -> None:

@@ -1,9 +1,10 @@
 """Preparing the first step while the training images are decoded."""
 
+from contextlib import suppress
+
 import torch
 from torch.nn.functional import cross_entropy
 
-from covpool.data.pipeline import decode_ahead
 from covpool.engine._devices import autocast
 from covpool.engine.training._session import Session
 from covpool.recipe import ResolvedStage
@@ -23,17 +24,11 @@ def decode_and_warm_up(session: Session, stage: ResolvedStage) -> None:
     recipe, fabric = stage.recipe, session.fabric
     if fabric.device.type != "cuda" or fabric.world_size > 1 or recipe.train.freeze or recipe.train.compile:
         return
-    # In memory, images are kept as the training crops them, which `decode_ahead` does not prepare.
-    decoding = decode_ahead(session.splits.train, session.augment, recipe.data) if recipe.data.cache == "gpu" else None
-    if decoding is None:
+    if recipe.data.cache != "gpu":  # in memory, images are kept as the training crops them: nothing to decode ahead
         return
-    try:
+    session.decode("train")
+    with suppress(torch.OutOfMemoryError):  # the first step runs out of memory too, and its error says what to do
         _warm_up(session, stage)
-    except torch.OutOfMemoryError:
-        pass  # the first step runs out of memory too, and its error says what to do
-    except BaseException:
-        decoding.stop()
-        raise
     torch.cuda.empty_cache()
 
 
@@ -42,12 +37,14 @@ def _warm_up(session: Session, stage: ResolvedStage) -> None:
     network = session.network.to(device).train()
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
     buffers = [buffer.clone() for buffer in network.buffers()]
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        x = torch.rand(settings.batch_size // settings.accumulate, 3, size, size, device=device)
-        y = torch.zeros(len(x), dtype=torch.int64, device=device)
-        with autocast(settings.precision, device):
-            loss = cross_entropy(network(x.contiguous(memory_format=layout)).float(), y)
-        loss.backward()
-    network.zero_grad(set_to_none=True)
-    for buffer, value in zip(network.buffers(), buffers, strict=True):
-        buffer.copy_(value)
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            x = torch.rand(settings.batch_size // settings.accumulate, 3, size, size, device=device)
+            y = torch.zeros(len(x), dtype=torch.int64, device=device)
+            with autocast(settings.precision, device):
+                loss = cross_entropy(network(x.contiguous(memory_format=layout)).float(), y)
+            loss.backward()
+    finally:
+        network.zero_grad(set_to_none=True)
+        for buffer, value in zip(network.buffers(), buffers, strict=True):
+            buffer.copy_(value)
