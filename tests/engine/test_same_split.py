@@ -9,7 +9,7 @@ import trees
 from covpool.data import Data
 from covpool.data.pipeline import data_settings, data_split
 from covpool.data.sets import open_data
-from covpool.engine._same_split import check_same_split, split_of_weights
+from covpool.engine._same_split import check_same_split, split_of_weights, warn_of_seen_validation
 from covpool.io import Checkpoint, read_checkpoint
 from covpool.recipe import Recipe
 
@@ -42,12 +42,45 @@ def test_a_checkpoint_opens_its_own_split(checkpoint: Checkpoint, root: Path) ->
     assert data_settings(kept) == Data(root=str(root), split_seed=3, test_fraction=0.4)
 
 
+def test_a_checkpoint_holds_out_the_same_validation_images(tmp_path: Path) -> None:
+    root = trees.make_folder(tmp_path / "official", per_class=6)
+    data = Data(root=str(root), split_seed=5, validation_fraction=0.5)
+    kept = data_split(data, open_data(data))
+    assert kept.split_fraction is None
+    assert data_settings(kept) == data
+    opened = open_data(data_settings(kept))
+    assert list(opened.train.paths) == list(open_data(data).train.paths)
+    assert list(opened.train.paths) != list(open_data(data.changed(split_seed=0)).train.paths)
+
+
 def test_another_split_is_refused(checkpoint: Checkpoint, root: Path) -> None:
     with pytest.raises(ValueError, match=r"keeps a random split \(split_seed=3.*got split_seed=0, test_fraction=0.4"):
         check(checkpoint, root, test_fraction=0.4)
     trees.write_image(root / "class0" / "new.png")
     with pytest.raises(ValueError, match=r"got other files .*: restore the files"):
         check(checkpoint, root, split_seed=3, test_fraction=0.4)
+
+
+def test_validation_images_that_the_weights_have_seen_are_said(
+    checkpoint: Checkpoint, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = Data(root=str(root), split_seed=3, test_fraction=0.4)
+    warn_of_seen_validation(checkpoint, open_data(data))
+    assert not caplog.records
+    warn_of_seen_validation(checkpoint, open_data(data.changed(validation_fraction=0.5)))
+    (record,) = caplog.records
+    assert "may have been trained on the validation images" in record.getMessage()
+
+
+def test_the_same_validation_images_pass(tmp_path: Path, root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = Data(root=str(root), split_seed=3, test_fraction=0.4, validation_fraction=0.5)
+    splits = open_data(data)
+    path = tmp_path / "held_out.safetensors"
+    covpool.save(
+        covpool.attach("test_resnet", "avg", 3), path, class_names=splits.train.classes, data=data_split(data, splits)
+    )
+    warn_of_seen_validation(read_checkpoint(path), splits)
+    assert not caplog.records
 
 
 def test_other_data_pass(checkpoint: Checkpoint, root: Path, tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ logger = logging.getLogger(__name__)
 
 
 def split_of_weights(recipe: Recipe) -> Data:
-    """The data settings of a recipe; what it leaves unset of the random split is that of its `init.weights`."""
+    """The data settings of a recipe; what it leaves unset of what is drawn at random is that of its `init.weights`."""
     data, weights = recipe.data, recipe.init.weights
     kept = read_checkpoint(weights).data if weights and is_checkpoint(weights) else None
-    if kept is None or kept.split_seed is None or kept.name != data.name:
+    if kept is None or kept.name != data.name:
+        return data
+    if kept.split_fraction is None and data.validation_fraction is None:  # nothing is drawn
         return data
     return data.changed(
         split_seed=kept.split_seed if data.split_seed is None else data.split_seed,
@@ -46,6 +48,24 @@ def check_same_split(checkpoint: Checkpoint, data: Data, splits: Splits, *, forc
     logger.warning("%s. The accuracy is not a result: test images may be training images", message)
 
 
+def warn_of_seen_validation(checkpoint: Checkpoint, splits: Splits) -> None:
+    """Log a warning if a checkpoint to start from was trained on other images than these, perhaps the validation set.
+
+    Args:
+        checkpoint: The checkpoint.
+        splits: The images to train and validate on. Other classes and other data sets are not compared.
+    """
+    kept = checkpoint.data
+    if splits.validation is None or kept is None or checkpoint.class_names != splits.train.classes:
+        return
+    if kept.fingerprints.get("train") not in (None, image_fingerprint(splits.train)):
+        logger.warning(
+            "%s may have been trained on the validation images, which the best epoch is chosen on: train it with the "
+            "same data.validation_fraction and data.split_seed, or leave data.validation_fraction out",
+            checkpoint.path,
+        )
+
+
 def _other_official_split(kept: DataSplit, data: Data) -> str:
     """Say what is wrong with testing on another official split; empty if nothing is."""
     if kept.name != data.name:
@@ -62,7 +82,7 @@ def _other_official_split(kept: DataSplit, data: Data) -> str:
 
 def _other_random_split(kept: DataSplit, splits: Splits) -> str:
     """Say what is wrong with testing on another random split; empty if nothing is."""
-    if kept.split_seed is None or splits.random is None:
+    if kept.split_fraction is None or splits.random is None:
         return ""
     now = {"test": image_fingerprint(splits.test)}
     if splits.validation is None and "validation" not in kept.fingerprints:

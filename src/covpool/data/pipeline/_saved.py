@@ -13,7 +13,7 @@ def data_split(data: Data, splits: Splits | None = None) -> DataSplit:
 
     Args:
         data: The settings of the data.
-        splits: The data that they open. Their numbers and fingerprints are kept, and the random split of a flat folder.
+        splits: The data that they open. Their numbers and fingerprints are kept, and the seed if anything is random.
 
     >>> data_split(Data(name="dtd", split=3)).split
     3
@@ -24,7 +24,7 @@ def data_split(data: Data, splits: Splits | None = None) -> DataSplit:
     parts, random = splits.parts(), splits.random
     return DataSplit(
         **settings,
-        split_seed=random.seed if random else None,
+        split_seed=random.seed if random else None if data.validation_fraction is None else data.split_seed,
         split_fraction=random.fraction if random else None,
         images={name: len(images) for name, images in parts.items()},
         fingerprints={name: image_fingerprint(images) for name, images in parts.items()},
