@@ -70,9 +70,10 @@ def test_load_gives_the_same_model_and_outputs(name: str, tmp_path: Path) -> Non
     assert again.architecture == model.architecture
 
 
-def test_a_file_keeps_how_the_weights_expect_images(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resize", [(256,), (256, 300), ()])
+def test_a_file_keeps_how_the_weights_expect_images(resize: tuple[int, ...], tmp_path: Path) -> None:
     model = attach("torchvision/mobilenet_v2", "avg", 3)
-    model.input_settings = InputSettings(224, 256)  # those of the first weights; the name alone gives the newest
+    model.input_settings = InputSettings(224, resize)  # other ones than the name gives
     save(model, tmp_path / "model.safetensors")
     assert load(tmp_path / "model.safetensors").input_settings == model.input_settings
 

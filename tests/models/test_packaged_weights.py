@@ -54,7 +54,9 @@ def test_torchvisions_weights_are_found(
         network = covpool.attach(name, "avg", 3, pretrained=True)
     assert str(path) in caplog.text and len(caplog.records) == 1
     assert torch.equal(network.features.body.state_dict()["features.0.0.weight"], model.features[0][0].weight)
-    assert network.input_settings.resize == 256  # what the weights in the package expect; the newest weights expect 232
+    assert network.input_settings.resize == (
+        256,
+    )  # what the weights in the package expect; the newest weights expect 232
 
 
 def test_tensors_under_other_names_are_taken_in_order(

@@ -15,7 +15,7 @@ def test_the_small_stem_keeps_all_positions(name: str, channels: int) -> None:
         kept = make_features(f"covpool/{name}_small_stem+se", keep_last_stride=True)
         assert kept(torch.empty(2, 3, 64, 64)).shape == (2, channels, 8, 8)
     settings = features.input_settings
-    assert (settings.size, settings.resize, features.image) == (64, 64, (3, 64, 64))
+    assert (settings.size, settings.resize, features.image) == (64, (64,), (3, 64, 64))
 
 
 def test_the_small_stem_changes_nothing_else() -> None:

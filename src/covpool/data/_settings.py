@@ -115,13 +115,12 @@ class Augment(Settings):
             own: What the backbone or the checkpoint expects. A crop of another size keeps its fraction of the image.
 
         >>> from covpool.models import InputSettings
-        >>> Augment(size=320).resolved(InputSettings(size=224, resize=256)).resize
+        >>> Augment(size=320).resolved(InputSettings(size=224, resize=(256,))).resize
         (366,)
         """
         size = self.size or own.size
-        sides = own.resize if isinstance(own.resize, tuple) else (own.resize,)
         filled = {name: getattr(own, name) for name in ("mean", "std", "interpolation")}
-        filled |= {"size": size, "resize": tuple(round(side * size / own.size) for side in sides)}
+        filled |= {"size": size, "resize": tuple(round(side * size / own.size) for side in own.resize)}
         return ResolvedAugment(**filled | {key: value for key, value in self if value is not None})
 
     def warn_if_normalized_otherwise(self, own: "InputSettings | Preprocessing") -> None:

@@ -75,7 +75,7 @@ def characters(on_progress: OnProgress = discard) -> Task:
     compute = partial(
         image_samples,
         weights=weights,
-        settings=replace(input_settings(BACKBONE, weights), size=SIDE, resize=SIDE),
+        settings=replace(input_settings(BACKBONE, weights), size=SIDE, resize=(SIDE,)),
         levels=("features.13", "features.18"),
         on_progress=on_progress,
     )

@@ -154,8 +154,7 @@ def save(
     if architecture is not None and model.pool.output == "features" and isinstance(model.get_classifier(), nn.Identity):
         raise CovpoolError("`model` has no classifier, so it cannot be built again: give it one, reset_classifier(...)")
     if preprocessing is None:
-        own = model.input_settings
-        preprocessing = {**dataclasses.asdict(own), "resize": (own.resize,)}
+        preprocessing = dataclasses.asdict(model.input_settings)
     parts = {"preprocessing": preprocessing, "evaluation": evaluation, "data": data, "training": training}
     description = _describe(
         Description,

@@ -45,12 +45,11 @@ class Preprocessing(Described):
     resize: Annotated[tuple[Side, ...], Field(max_length=2)] = (256,)
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
 
     def input_settings(self) -> InputSettings:
-        """The same settings for a network, which knows the shorter side only."""
-        side, is_bicubic = min(self.resize, default=self.size), self.interpolation == "bicubic"
-        return InputSettings(self.size, side, self.mean, self.std, "bicubic" if is_bicubic else "bilinear")
+        """The same settings for a network."""
+        return InputSettings(**self.model_dump())
 
 
 class EvaluationSettings(Described):
@@ -76,7 +75,7 @@ class DataSplit(Described):
         train_on: Part of the data set that was trained on.
         test_on: Part of the data set that was tested on.
         split: Number of the official split, for data sets with several.
-        split_seed: Seed of a random split; None for a split that the data set comes with.
+        split_seed: Seed of a random split, or of validation images that are drawn at random; None if nothing is.
         split_fraction: Fraction of the images held out by a random split.
         validation_fraction: Fraction of the training images held out at random, to choose the best epoch on.
         images: Number of images by part, such as {"train": 5994, "test": 5794}.

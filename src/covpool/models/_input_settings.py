@@ -1,5 +1,6 @@
 """How a pre-trained backbone expects its images, according to its own library."""
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from torch import nn
 from covpool._errors import require
 from covpool.models._small_stem import SMALL_IMAGE, SMALL_STEM
 
+logger = logging.getLogger(__name__)
+
 Interpolation = Literal["bilinear", "bicubic"]
 Color = tuple[float, float, float]
 
@@ -20,17 +23,17 @@ IMAGENET_STD: Color = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class InputSettings:
-    """How test images become the input of a network: resize the shorter side, crop the centre, normalize.
+    """How test images become the input of a network: resize, crop the center, normalize.
 
     Attributes:
         size: side of the input in pixels.
-        resize: shorter side before the crop.
+        resize: (shorter side,) or (height, width) before the crop, or () for no resize.
         mean, std: of the normalization, for images in [0, 1].
         interpolation: of the resize.
     """
 
     size: int = 224
-    resize: int = 256
+    resize: tuple[int, ...] = (256,)
     mean: Color = IMAGENET_MEAN
     std: Color = IMAGENET_STD
     interpolation: Interpolation = "bilinear"
@@ -41,9 +44,11 @@ class InputSettings:
         >>> round(InputSettings().as_timm()["crop_pct"], 6)
         0.875
         """
-        shared = {"mean": self.mean, "std": self.std, "interpolation": self.interpolation, "crop_mode": "center"}
-        fraction = math.nextafter(self.size / self.resize, 0)  # timm rounds size / fraction down, to `resize`
-        return {"input_size": (3, self.size, self.size), "crop_pct": fraction, **shared}
+        shared = {"mean": self.mean, "std": self.std, "interpolation": self.interpolation}
+        mode = "squash" if len(self.resize) == 2 else "center"
+        side = min(self.resize, default=self.size)
+        fraction = math.nextafter(self.size / side, 0)  # timm rounds size / fraction down, to `side`
+        return {"input_size": (3, self.size, self.size), "crop_pct": fraction, "crop_mode": mode, **shared}
 
 
 def input_settings(backbone: str, weights: str | Path | None = None) -> InputSettings:
@@ -56,12 +61,12 @@ def input_settings(backbone: str, weights: str | Path | None = None) -> InputSet
             settings; the name of the file tells which.
 
     >>> input_settings("torchvision/mobilenet_v2", "mobilenet_v2-b0353104.pth").resize
-    256
+    (256,)
     """
     name = backbone if ":" in backbone else backbone.partition("+")[0]  # without inserted blocks
     library, _, short = name.rpartition("/")
     if library == "covpool":
-        return InputSettings(SMALL_IMAGE, SMALL_IMAGE) if short.endswith(SMALL_STEM) else InputSettings()
+        return InputSettings(SMALL_IMAGE, (SMALL_IMAGE,)) if short.endswith(SMALL_STEM) else InputSettings()
     if library == "torchvision":
         return _torchvision(short, weights)
     timm = require("timm", "models")
@@ -85,9 +90,16 @@ def settings_of(model: nn.Module, source: object, weights: str | Path | None) ->
 
 def _from_timm(config: Mapping[str, Any]) -> InputSettings:
     size = config["input_size"][-1]
+    side = int(size / (config.get("crop_pct") or 1.0))  # timm rounds down
+    mode = config.get("crop_mode", "center")
+    if mode == "border":
+        logger.warning(
+            "%s was evaluated on whole images with a border; covpool crops the center instead",
+            config.get("architecture", "the backbone"),
+        )
     return InputSettings(
         size=size,
-        resize=int(size / (config.get("crop_pct") or 1.0)),  # timm rounds down
+        resize=(side, side) if mode == "squash" else (side,),
         mean=_color(config["mean"]),
         std=_color(config["std"]),
         interpolation=_interpolation(config["interpolation"]),
@@ -104,7 +116,7 @@ def _torchvision(name: str, weights: str | Path | None) -> InputSettings:
     preset: Any = entry.transforms()
     return InputSettings(
         size=preset.crop_size[0],
-        resize=preset.resize_size[0],
+        resize=(preset.resize_size[0],),
         mean=_color(preset.mean),
         std=_color(preset.std),
         interpolation=_interpolation(preset.interpolation.value),

@@ -31,11 +31,11 @@ def root(tmp_path: Path) -> Path:
 def test_auto_tries_two_taps_and_two_sizes(root: Path) -> None:
     backbone = tapped(root)
     assert [tap.level for tap in backbone.taps] == ["", "layer3.0"] and backbone.sizes == [160, 224]
-    assert backbone.augment(224).resize == (round(224 * backbone.inputs.resize / 160),)
+    assert backbone.augment(224).resize == (round(224 * backbone.inputs.resize[0] / 160),)
 
 
 def test_images_are_prepared_as_the_built_backbone_expects_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = InputSettings(size=64, resize=80)
+    own = InputSettings(size=64, resize=(80,))
     built = make_features("test_resnet", keep_last_stride=True)
     built.input_settings = own  # as weights from a package set it, whose file the name does not tell
     monkeypatch.setattr(module, "make_features", lambda *_, **__: built)
