@@ -67,15 +67,26 @@ def test_settings_from_the_command_line(path: Path) -> None:
             "pool.normalize=epn",
             "stages.1.epochs=7",
             "evaluate.crops=10",
-            'train.freeze=["features.body.layer1"]',
+            'stages.1.freeze=["features.body.layer1"]',
         ],
     )
     assert recipe.name == "other" and recipe.model.backbone == "1000"
     assert recipe.optimizer == Optimizer(name="adamw", lr=1.0, options={"betas": [0.9, 0.99]})
-    assert recipe.train == Train(precision="bf16", channels_last=True, freeze=("features.body.layer1",))
+    assert recipe.train == Train(precision="bf16", channels_last=True)
     assert recipe.augment == Augment(resize=(512, 512)) and recipe.data == Data(root="/a=b/c d")
     assert recipe.pool.options == {"iterations": 5, "reduce_to": [64, 32], "normalize": "epn"}
-    assert recipe.stages[1] == Stage(epochs=7, lr=0.01) and recipe.evaluate.crops == 10
+    assert (
+        recipe.stages[1] == Stage(epochs=7, lr=0.01, freeze=("features.body.layer1",)) and recipe.evaluate.crops == 10
+    )
+
+
+def test_a_setting_that_no_stage_takes_over_is_refused(path: Path) -> None:
+    stages = ["stages.0.lr=0.1", "stages.0.freeze=[]"]
+    with pytest.raises(ValueError, match=r"`optimizer.lr` has no effect, .* set stages.0.lr, stages.1.lr instead"):
+        read_recipe(path, [*stages, "optimizer.lr=1"])
+    with pytest.raises(ValueError, match=r"`train.epochs` has no effect"):
+        read_recipe(path, ["train.epochs=1"])
+    assert read_recipe(path, ["optimizer.lr=1"]).optimizer.lr == 1  # of the first stage
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,12 @@ def read_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     ('mine', 0.01, {'iterations': 3})
     """
     typed = list(overrides)
+    keys = {override.partition("=")[0].strip() for override in typed}
     table = read_settings(typed, **read_tables(source))
-    _start_from(table, {override.partition("=")[0].strip() for override in typed})
+    _start_from(table, keys)
     _name_pool(table)
     recipe = Recipe(**table)
+    _check_reaches_stages(recipe, keys)
     check_recipe(recipe)
     return recipe
 
@@ -96,6 +98,18 @@ def setting_meaning(key: str) -> str:
         kind = kind.model_fields[table].annotation
     found = kind.model_fields.get(name)
     return " ".join((found.description or "").split()) if found else ""
+
+
+def _check_reaches_stages(recipe: Recipe, typed: set[str]) -> None:
+    """Refuse a typed setting that has no effect, because the first stage sets its own and later ones start from it."""
+    for key in sorted(typed):
+        table, _, name = key.partition(".")
+        if table in ("train", "optimizer") and recipe.stages and getattr(recipe.stages[0], name, None) is not None:
+            own = [i for i, stage in enumerate(recipe.stages) if getattr(stage, name) is not None]
+            raise CovpoolError(
+                f"`{key}` has no effect, because the stages of this recipe set their own: set "
+                f"{', '.join(f'stages.{i}.{name}' for i in own)} instead"
+            )
 
 
 def _start_from(table: dict[str, Any], typed: set[str]) -> None:
