@@ -26,6 +26,13 @@ def test_top_k_with_fewer_classes_than_k() -> None:
     assert (found["top1"], found["top3"], found["top5"]) == (0.5, 1.0, 1.0)
 
 
+def test_equal_scores_are_ranked_by_class() -> None:
+    scores = torch.zeros(10, 100)
+    scores[:, 50:] = -1
+    found = accuracies(scores, torch.tensor([0] * 5 + [2] * 3 + [4] + [5]))
+    assert (found["top1"], found["top3"], found["top5"]) == (0.5, 0.8, 0.9)
+
+
 def test_no_known_class_gives_no_metrics() -> None:
     assert accuracies(torch.randn(3, 4), torch.tensor([-1, -1, -1])) == {}
     assert accuracies(torch.randn(0, 4), torch.zeros(0, dtype=torch.long)) == {}

@@ -27,9 +27,11 @@ def accuracies(scores: Tensor, targets: Tensor) -> dict[str, float]:
     if not len(targets):
         return {}
     found = {"loss": float(cross_entropy(scores.double(), targets))}
+    ranked = scores.argsort(
+        dim=1, descending=True, stable=True
+    )  # equal scores in the order of the classes, as by argmax
     for k in TOP:
-        answers = scores.topk(min(k, scores.shape[1])).indices if k > 1 else scores.argmax(1, keepdim=True)
-        found[f"top{k}"] = int((answers == targets[:, None]).sum()) / len(targets)
+        found[f"top{k}"] = int((ranked[:, :k] == targets[:, None]).sum()) / len(targets)
     return found
 
 
