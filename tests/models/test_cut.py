@@ -1,8 +1,11 @@
+import pickle
+
 import pytest
 import torch
 import torchvision
 from torch import Tensor, nn
 
+import covpool
 from covpool.models._cut import cut_after_levels, cut_before_pool
 
 
@@ -68,3 +71,13 @@ def test_mistakes_are_named() -> None:
         cut_before_pool(Branching(), (3, 8, 8))
     with pytest.raises(ValueError, match="none to pool"):
         cut_before_pool(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), (3, 8, 8))
+
+
+@pytest.mark.parametrize("name", ["torchvision/resnet18", "torchvision/mobilenet_v2"])
+def test_a_network_that_was_cut_can_be_pickled(name: str) -> None:
+    network = covpool.attach(name, "isqrt", num_classes=3, reduce_to=8).eval()
+    again = pickle.loads(pickle.dumps(network))
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(again(x), network(x))
+    assert again.state_dict().keys() == network.state_dict().keys()

@@ -50,9 +50,12 @@ def cut_after_levels(model: nn.Module, levels: tuple[str, ...], method: str) -> 
 
 
 class _Tracer(fx.Tracer):
-    """Traces the forward of a model and of the modules that contain a level; all others are leaves."""
+    """Traces the forward of a model and of the modules that contain a level; all others are leaves.
 
-    def __init__(self, levels: tuple[str, ...], method: str) -> None:
+    The defaults are for torch: a traced module that is unpickled makes a tracer of the same class, without arguments.
+    """
+
+    def __init__(self, levels: tuple[str, ...] = (), method: str = "forward") -> None:
         super().__init__()
         self.levels = levels
         self.traced_func_name = method

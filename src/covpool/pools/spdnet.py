@@ -30,7 +30,7 @@ class BilinearMap(nn.Module):
     def __init__(self, rows: int, columns: int, manifold: Manifold) -> None:
         super().__init__()
         self.manifold = manifold
-        self.parameter = nn.Parameter(orthonormalize_qr(torch.randn(rows, columns)))
+        self.parameter = nn.Parameter(orthonormalize_qr(torch.randn(rows, columns)).contiguous())
 
     @property
     def weight(self) -> Tensor:  # (rows, columns)
