@@ -139,9 +139,9 @@ def in_words(schema: Mapping[str, Any], *, none: str = "") -> str:
 def _number_in_words(schema: Mapping[str, Any]) -> str:
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     if schema["type"] == "integer" and (schema.get("minimum") == 1 or schema.get("exclusiveMinimum") == 0):
-        kind, schema = "a positive integer", {}
+        kind, schema = "a positive integer", {name: schema[name] for name in schema if "aximum" in name}
     names = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "below"}
-    bounds = [f"{words} {schema[name]:g}" for name, words in names.items() if name in schema]
+    bounds = [f"{words} {schema[name]:.10g}" for name, words in names.items() if name in schema]
     return f"{kind}, {' and '.join(bounds)}" if bounds else kind
 
 

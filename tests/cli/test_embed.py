@@ -55,11 +55,12 @@ def test_a_backbone_embeds_a_folder_and_new_images(root: Path, tmp_path: Path) -
     assert np.allclose(flow.embed_image(copied, embeddings, out), vector, atol=1e-5)
 
 
-def test_predict_refuses_a_model_without_a_trained_classifier(root: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_trained_classifier_predicts_nothing(root: Path, tmp_path: Path) -> None:
     embed(root, tmp_path / "vectors.npz", "--model", "test_resnet", *SETTINGS)
     image = next((root / "test").rglob("*.*g"))
-    said = refused("predict", tmp_path / "vectors.model.safetensors", image, "--device", "cpu")
-    assert "has no trained classifier" in said
+    model = tmp_path / "vectors.model.safetensors"
+    for said in (refused("predict", model, image), refused("eval", model, "--data", root)):
+        assert "has no trained classifier" in said
 
 
 def test_more_images_than_a_pool_starts_from(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,14 @@ def covpool(*arguments: str, before: str = "pass") -> subprocess.CompletedProces
     return subprocess.run([sys.executable, "-c", command, *arguments], capture_output=True, text=True)
 
 
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = [sys.executable, "-c", "from covpool.cli import main; main()", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
 def test_a_mistake_is_one_line_without_traceback() -> None:
     done = covpool("show", "isqt")
     assert done.returncode == 2 and done.stdout == ""

@@ -7,6 +7,10 @@ from rich.console import Console
 from covpool.cli._training_bar import TrainingBar
 
 
+def last_news(bar: TrainingBar) -> str:
+    return str(bar._bar.tasks[bar._steps].fields["news"])
+
+
 def test_events_are_shown() -> None:
     screen = io.StringIO()
     with TrainingBar(Console(file=screen, width=160)) as bar:
@@ -33,6 +37,8 @@ def test_events_are_shown() -> None:
         bar({"event": "epoch", "step": 20, "epoch": 2, **learnt, "seconds": 2.0})
         bar({"event": "epoch", "step": 25, "epoch": 4, **learnt, "top1": 0.5, "top5": 1.0, "seconds": 2.0})
         bar({"event": "epoch", "step": 30, "epoch": 3, **learnt, "validation_top1": 0.25, "seconds": 2.0})
+        assert "loss 1.400  accuracy 30.0%" in last_news(bar)  # of the epoch, not of a step before its end
+        bar({"event": "step", "step": 30, "epoch": 3, "loss": 1.5, "accuracy": 0.25, **speeds})
     said = screen.getvalue()
     assert said.count("waiting for images") == 1
     for words in (
@@ -55,9 +61,9 @@ def test_nothing_is_wider_than_80_columns() -> None:
         bar({"event": "stage", "step": 0, "total_steps": 2400, "notes": []})
         bar({"event": "tick", "step": 1200, "epoch": 12})
         speeds = {"images_per_s": 1000.0, "compute_images_per_s": 9000.0}
-        bar({"event": "step", "step": 1200, "epoch": 12, "loss": 1.5, "accuracy": 0.25, **speeds})
         learnt = {"train_loss": 6.2345, "train_top1": 0.9999, "validation_top1": 0.99, "validation_top5": 0.99}
         bar({"event": "epoch", "step": 1200, "epoch": 100, **learnt, "seconds": 1234.0})
+        bar({"event": "step", "step": 1200, "epoch": 12, "loss": 1.5, "accuracy": 0.25, **speeds})
     lines = re.split(r"[\r\n]|\x1b\[[?\d]*[A-Za-z]", screen.getvalue())
     assert max(map(len, lines)) <= 80
     assert any(

@@ -49,7 +49,7 @@ def test_skipped_files_are_counted_once_with_their_reason(tmp_path: Path, caplog
     for _ in range(2):
         assert len(open_data(Data(root=str(tmp_path))).train) == 4
     (message,) = caplog.messages
-    assert "skipped 5 files: 4 not image files (2 .txt, 1 .heic, 1 .\\x1b[2j), 1 outside of a class folder" in message
+    assert "skipped 5 files: 4 not images (2 .txt, 1 .heic, 1 .\\x1b[2j), 1 outside of a class folder" in message
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".jfif", ".avif"])

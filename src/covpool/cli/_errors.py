@@ -30,6 +30,8 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:  # whoever reads the output has enough of it, as in `covpool list | head -1`
+            raise  # typer ends the program without a word
         except Exception as error:
             message = _explain(error)
             if message is None or os.environ.get("COVPOOL_TRACEBACK"):

@@ -48,6 +48,7 @@ class TrainingBar:
             self._bar.update(self._steps, news=_step(event))
         elif name == "epoch":
             say(self._console, _epoch(event))
+            self._bar.update(self._steps, news=_result(event["train_loss"], event["train_top1"]))
             self._advise(event)
         elif name == "broken":
             say(self._console, f"skipping an image that cannot be read: {event['path']}")
@@ -69,7 +70,11 @@ class TrainingBar:
 
 
 def _step(event: "Event") -> str:
-    return f"loss {event['loss']:.3f}  accuracy {event['accuracy']:.1%}  {event['images_per_s']:.0f} images/s"
+    return f"{_result(event['loss'], event['accuracy'])}  {event['images_per_s']:.0f} images/s"
+
+
+def _result(loss: float, accuracy: float) -> str:
+    return f"loss {loss:.3f}  accuracy {accuracy:.1%}"
 
 
 def _epoch(event: "Event") -> str:

@@ -58,13 +58,13 @@ def report_skipped(folder: Path, skipped: Counter[str], outside: Iterable[str] =
         outside: Images that are in no class folder.
     """
     kinds = [f"{count} {suffix}" for suffix, count in skipped.most_common(SHOWN)]
-    reasons = [f"{skipped.total()} not image files ({', '.join(kinds)}{', ...' * (len(skipped) > SHOWN)})"] * bool(
-        kinds
-    )
+    reasons = [f"{skipped.total()} not images ({', '.join(kinds)}{', ...' * (len(skipped) > SHOWN)})"] * bool(kinds)
     count = len(list(outside))
     reasons += [f"{count} outside of a class folder"] * bool(count)
     if reasons:
-        _warn_once(printable(f"{folder}: skipped {skipped.total() + count} files: {', '.join(reasons)}"))
+        total = skipped.total() + count
+        files = "1 file" if total == 1 else f"{total} files"
+        _warn_once(printable(f"{folder}: skipped {files}: {', '.join(reasons)}"))
 
 
 def find_images(folder: Path) -> list[Path]:

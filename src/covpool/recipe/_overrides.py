@@ -32,15 +32,16 @@ def read_settings(settings: Iterable[str], **table: Any) -> dict[str, Any]:
 def listed(value: str) -> list[Any] | None:
     """Return the elements of a list as it is typed, words without quotes included, or None if it is not a list.
 
-    >>> listed("[0.3, 0.5]"), listed("[isqrt, spdnet:dims=[8,4]]"), listed("isqrt")
-    ([0.3, 0.5], ['isqrt', 'spdnet:dims=[8,4]'], None)
+    >>> listed("[0.3, 0.5]"), listed("[isqrt, spdnet:dims=[8,4], 3]"), listed("isqrt")
+    ([0.3, 0.5], ['isqrt', 'spdnet:dims=[8,4]', 3], None)
     """
     if not (value.startswith("[") and value.endswith("]")):
         return None
     read = Text(value).as_toml()
     if isinstance(read, list):
         return read
-    return [word.strip() for word in re.split(r",(?![^\[\]]*\])", value[1:-1]) if word.strip()]
+    words = [word.strip() for word in re.split(r",(?![^\[\]]*\])", value[1:-1])]
+    return [Text(word).as_toml() for word in words if word]
 
 
 def _element(values: Any, position: str, key: str) -> Any:

@@ -91,7 +91,7 @@ class TestSettings:
             ("folds=5", "at most 1"),
             ("clip_norm=-1", "at least 0"),
             ("head_facto=1", "did you mean 'head_factor'"),
-            ("augment.size=0", "`augment.size` must be a positive integer; got 0"),
+            ("augment.size=0", "`augment.size` must be a positive integer, at most 16384; got 0"),
             ("data.workers=-1", "`data.workers` must be a whole number, at least 0 and at most 256; got -1"),
             ("augment.siz=32", "did you mean 'augment.size'"),
             ("pretrained=yes", "true or false"),

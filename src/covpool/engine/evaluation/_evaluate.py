@@ -84,6 +84,14 @@ class LoadedCheckpoint:
         augment = Augment().resolved(network.input_settings) if saved is None else augment_of(saved)
         return LoadedCheckpoint(about, network, augment)
 
+    def check_classifier(self) -> None:
+        """Refuse a network that gives vectors only."""
+        if self.network.num_classes < 2:
+            raise CovpoolError(
+                f"{self.about.path} has no trained classifier, as `covpool embed` saves it: use a checkpoint of "
+                "`covpool fit` or `covpool train`"
+            )
+
 
 def evaluate(paths: Sequence[Path], splits: Splits, data: Data, protocol: EvaluationProtocol) -> Evaluation:
     """Evaluate one checkpoint, or the fusion of several; see `fused_scores` for the arguments."""
@@ -125,6 +133,7 @@ def fused_scores(
 
 def check_classes(checkpoint: LoadedCheckpoint, classes: Sequence[str]) -> None:
     """Refuse data whose classes are not those of the checkpoint."""
+    checkpoint.check_classifier()
     path, known = checkpoint.about.path, checkpoint.about.class_names
     if checkpoint.network.num_classes != len(classes):
         raise CovpoolError(

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from covpool._errors import CovpoolError
 from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
 from covpool.data.pipeline import EvalBatches, eval_transform
 from covpool.engine._infer import infer_logits, select_rows
@@ -46,11 +45,7 @@ def predict(
         device: Device that runs the network.
     """
     loaded = LoadedCheckpoint.read(checkpoint, device)
-    if loaded.network.num_classes < 2:
-        raise CovpoolError(
-            f"{checkpoint} has no trained classifier, as `covpool embed` saves it: predict with a checkpoint of "
-            "`covpool fit` or `covpool train`"
-        )
+    loaded.check_classifier()
     names = loaded.about.class_names or tuple(str(i) for i in range(loaded.network.num_classes))
     files = Images(Paths(images), [UNKNOWN] * len(images), names)
     data = Data(broken="skip", workers=0)
