@@ -59,11 +59,18 @@ def test_empty_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device_type", "exporting", "solver"),
-    [("cuda", False, "batched"), ("cuda", True, "torch"), ("cpu", False, "torch"), ("mps", False, "torch")],
+    ("device_type", "c", "exporting", "solver"),
+    [
+        ("cuda", 2, False, "batched"),
+        ("cuda", 2, True, "torch"),
+        ("cpu", 31, False, "torch"),
+        ("cpu", 32, False, "batched"),
+        ("cpu", 32, True, "torch"),
+        ("mps", 32, False, "torch"),
+    ],
 )
-def test_choice_of_the_solver(device_type: str, exporting: bool, solver: str) -> None:
-    assert choose_solver(device_type, exporting) == solver
+def test_choice_of_the_solver(device_type: str, c: int, exporting: bool, solver: str) -> None:
+    assert choose_solver(device_type, c, exporting) == solver
 
 
 class TestBatchedSolver:
@@ -72,7 +79,7 @@ class TestBatchedSolver:
     @pytest.fixture(autouse=True)
     def _chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module = importlib.import_module("covpool.ops.eigh")  # the function hides it in covpool.ops
-        monkeypatch.setattr(module, "choose_solver", lambda device_type, exporting: "batched")
+        monkeypatch.setattr(module, "choose_solver", lambda *_: "batched")
 
     @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (0, 3, 3), (2, 1, 4, 3, 3), (2, 1, 1)])
     def test_any_leading_dimensions(self, shape: tuple[int, ...]) -> None:

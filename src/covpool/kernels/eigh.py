@@ -1,4 +1,4 @@
-"""Eigen-decomposition of a whole batch of symmetric matrices on the GPU, in one call of cuSOLVER.
+"""Eigen-decomposition of a whole batch of symmetric matrices: on the GPU in one call of cuSOLVER, else by threads.
 
 On the GPU torch.linalg.eigh solves the matrices one after another. `cusolverDnXsyevBatched` solves them together. It is
 called from the copy of cuSOLVER that torch has loaded, on torch's memory and stream.
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from covpool.kernels import eigh_threads
 from covpool.kernels.operation import fold_vmap
 
 logger = logging.getLogger("covpool")
@@ -118,8 +119,10 @@ def eigh_batched(
     """Eigenvalues in ascending order and eigenvectors in columns, without a derivative and without waiting for the GPU.
 
     A matrix on which the solver fails gets NaN eigenvalues. The first call on a device creates cuSOLVER's handle, so
-    call it once before capturing a CUDA graph. Without a GPU or the batched solver, torch.linalg.eigh is used.
+    call it once before capturing a CUDA graph. Without a batched solver, torch.linalg.eigh is used.
     """
+    if eigh_threads.serves(a):
+        return eigh_threads.eigh_by_threads(a)
     with torch.cuda.device_of(a):  # does nothing for a CPU tensor
         if a.is_cuda and available():
             return _on_gpu(a)

@@ -10,9 +10,13 @@ from covpool.ops._backend import exporting
 EighSolver = Literal["batched", "torch"]
 
 
-def choose_solver(device_type: str, exported: bool) -> EighSolver:
-    """The batched solver on a GPU, where torch's own loops over the batch; torch's in exported graphs and elsewhere."""
-    return "batched" if device_type == "cuda" and not exported else "torch"
+SMALLEST_BATCHED = 32  # on a CPU; smaller matrices take less time than dividing them among threads
+
+
+def choose_solver(device_type: str, c: int, exported: bool) -> EighSolver:
+    """The batched solver on a GPU and for larger matrices on a CPU, where torch's takes one after another."""
+    batched = device_type == "cuda" or (device_type == "cpu" and c >= SMALLEST_BATCHED)
+    return "batched" if batched and not exported else "torch"
 
 
 def eigh(
@@ -29,10 +33,10 @@ def eigh(
 
 
 def _decompose(a: Tensor) -> tuple[Tensor, Tensor]:
-    if choose_solver(a.device.type, exporting()) == "torch":
+    if choose_solver(a.device.type, a.shape[-1], exporting()) == "torch":
         eigenvalues, u = torch.linalg.eigh(a)
         return eigenvalues, u
-    from covpool.kernels.eigh import eigh_batched  # at first use: `import covpool` must not touch the GPU's libraries
+    from covpool.kernels.eigh import eigh_batched  # at first use: `import covpool` must not touch other libraries
 
     eigenvalues, u = eigh_batched(a.reshape(-1, *a.shape[-2:]))
     return eigenvalues.reshape(a.shape[:-1]), u.reshape(a.shape)
