@@ -39,8 +39,8 @@ def test_a_trial_is_plain_json() -> None:
 
 def test_second_order_is_reduced_and_first_order_is_not() -> None:
     assert PoolSpec.read("isqrt", 1280, 256).options == {"reduce_to": 256, "reduce_kind": "linear"}
-    assert PoolSpec.read("isqrt", 96, 256).options == {"reduce_to": None}
-    assert PoolSpec.read("avg", 1280, 256).options == {"reduce_to": None}
+    assert PoolSpec.read("isqrt", 96, 256).options["reduce_to"] is None
+    assert PoolSpec.read("avg", 1280, 256).options["reduce_to"] is None
 
 
 def test_named_options_come_first() -> None:

@@ -157,7 +157,7 @@ class TestFit:
         targets = torch.tensor([0, 1, 2, 0, 1, 2])
         settings = PROBE.changed(epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
         settings = settings.changed(warmup_epochs=2.0, clip_norm=0.28)
-        head = HeadSpec("avg", {}, 5, "auto", None, 3)
+        head = HeadSpec("avg", {}, 5, "auto", 3)
         kept = Maps(torch.cat((maps, maps)), targets)  # flipped images are the same, so the order does not matter
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
 
@@ -188,13 +188,13 @@ class TestFit:
         settings = PROBE.changed(epochs=10)
         accuracy = {}
         for name in ("avg", "isqrt"):
-            network = fit(HeadSpec(name, {}, 4, "auto", None, 2), maps, everything, settings, lr=1.0, seed=0).network
+            network = fit(HeadSpec(name, {}, 4, "auto", 2), maps, everything, settings, lr=1.0, seed=0).network
             accuracy[name] = float((logits(network, maps, everything).argmax(1) == targets).double().mean())
         assert accuracy["isqrt"] == 1.0 and accuracy["avg"] < 0.8
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self) -> None:
         maps = Maps(torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
-        head = HeadSpec("netvlad", {"clusters": 4}, 5, "auto", 6, 3)  # starts from data
+        head = HeadSpec("netvlad", {"clusters": 4, "reduce_to": 6}, 5, "auto", 3)  # starts from data
         before = torch.get_rng_state()
         one, two, other = (fit(head, maps, torch.arange(12), PROBE, lr=0.1, seed=s).network for s in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state())
@@ -204,7 +204,7 @@ class TestFit:
     def test_the_step_of_divergence_is_recorded(self) -> None:
         maps = Maps(1e3 * torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
         settings = PROBE.changed(epochs=10)
-        fitted = fit(HeadSpec("cov", {}, 5, "auto", None, 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
+        fitted = fit(HeadSpec("cov", {}, 5, "auto", 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
         assert fitted.diverged_at is not None and 1 <= fitted.diverged_at < 10
 
 
@@ -368,7 +368,7 @@ class TestConvex:
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self, settings: Probe) -> None:
         maps = Maps(torch.rand(48, 5, 3, 3), torch.arange(24) % 3)
-        inputs = ProbeInputs(settings, {"smso": HeadSpec("smso", {"p": 8}, 5, "auto", None, 3)}, maps, maps, "key")
+        inputs = ProbeInputs(settings, {"smso": HeadSpec("smso", {"p": 8}, 5, "auto", 3)}, maps, maps, "key")
         before = torch.get_rng_state()
         one, two, other = (run_convex(inputs, "smso", seed, None, no_costs).penalties_tried for seed in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state()) and one == two != other

@@ -16,12 +16,11 @@ from covpool.models import make_head
 from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
-from covpool.studies._pool_labels import split_label
+from covpool.studies._pool_labels import pca_options, split_label
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._records import ArmResult, pack_confidence
 from covpool.studies.claims._verdict import Claim, E, pack
 from covpool.studies.claims._views import Views
-from covpool.studies.probe import width_of
 
 ONE_IMAGE_PENALTY = 1e-6  # where a class has one training image and nothing can be held out
 SPAN, BINS = (-7.0, 3.0), 60  # of the histograms of eigenvalues, in log10
@@ -75,10 +74,9 @@ class Runner:
         backbone = self.views.backbone(arm)
         (channels,) = backbone.channels
         name, options = split_label(arm.pool, "pool")
-        reduction = {"reduce_to": width_of(name, arm.width, channels), "reduce_kind": "linear"}
         with torch.random.fork_rng([]):
             torch.manual_seed(arm.seed)
-            made = {"layout": backbone.layout, **reduction, **options}
+            made = {"layout": backbone.layout, **pca_options(name, channels, arm.width), **options}
             pool, _ = make_head(name, (channels,), self.views.classes, **made)
         pool.to(self.views.device).eval()
         start_from_data(pool, train)

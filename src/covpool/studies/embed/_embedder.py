@@ -38,7 +38,8 @@ class FrozenBackbone(Settings):
     pool_options: Options = Field(default_factory=dict)
     """Options of the pool, such as pool_options.iterations=3."""
     width: PositiveInt = 256
-    """Channels after the PCA. Pools of first order, and backbones with fewer channels, have no PCA."""
+    """Channels after the PCA; mfafv gets at most 128. avg, gem, max and kernel, and backbones with fewer channels, have
+    no PCA."""
     size: NonNegativeInt = 0
     """Side of the input in pixels; 0 is the backbone's own."""
     weights: str = ""
@@ -183,8 +184,8 @@ def _build(settings: FrozenBackbone) -> Network:
         weights=settings.weights or None,
     )
     assert isinstance(features, Backbone)
-    options = {"layout": features.layout, **settings.pool_options}
-    options |= pca_options(settings.pool, features.channels[0], settings.width)
+    reduction = pca_options(settings.pool, features.channels[0], settings.width)
+    options = {"layout": features.layout, **reduction, **settings.pool_options}
     pool, classifier = make_head(settings.pool, features.channels, 1, **options)
     architecture = AttachedArchitecture(
         backbone=settings.backbone,

@@ -26,8 +26,7 @@ class PoolSpec:
     def read(label: str, channels: int, width: int) -> "PoolSpec":
         """Read a pool written NAME or NAME:option=value:... for features with some channels.
 
-        A pool of second order gets a linear reduction to `width` channels, if there are more. Pools of first order get
-        all channels.
+        `pca_options` says how many channels it gets, unless the label does.
 
         >>> PoolSpec.read("isqrt:iterations=3", 1280, 256).options
         {'reduce_to': 256, 'reduce_kind': 'linear', 'iterations': 3}

@@ -27,12 +27,11 @@ class HeadSpec:
     options: dict[str, Any]
     channels: int
     layout: Layout
-    reduce_to: int | None
     classes: int
 
     def make(self) -> Network:
         """Build a new head on the CPU, as a network that takes feature maps. It uses torch's random numbers."""
-        options = {"reduce_to": self.reduce_to, "layout": self.layout, **self.options}
+        options = {"reduce_to": None, "layout": self.layout, **self.options}
         return Network(nn.Identity(), *make_head(self.pool, (self.channels,), self.classes, **options))
 
 

@@ -16,8 +16,8 @@ from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, make_features
-from covpool.pools import pool_info
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
+from covpool.studies._pool_labels import pca_options
 from covpool.studies.probe._fit import HeadSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
@@ -28,9 +28,6 @@ ONLY_SGD = (
     *("epochs", "batch_size", "lr", "extend_lr", "refine_lr", "held_out", "folds", "momentum", "weight_decay"),
     *("warmup_epochs", "clip_norm", "head_factor"),
 )
-# Largest number of channels that a pool gets after the PCA. kernel needs descriptors that are not centered, so it gets
-# all channels (0); the vectors of mfafv have 550 numbers per channel.
-WIDEST = {"kernel": 0, "mfafv": 128}
 
 Measure = Callable[[Callable[[], None], torch.device], dict[str, float | None]]
 
@@ -65,21 +62,15 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
     convex = settings.classifier == "logistic"
     heads = {}
     for label, (name, options) in chosen_pools(settings).items():
-        width = width_of(name, settings.reduce_to, channels) if convex else settings.reduce_to or None
-        options = {"reduce_kind": "linear" if convex else "conv_bn_relu", **options}
-        heads[label] = HeadSpec(name, options, channels, backbone.layout, width, classes)
+        trained = {"reduce_to": settings.reduce_to or None, "reduce_kind": "conv_bn_relu"}
+        reduction = pca_options(name, channels, settings.reduce_to) if convex else trained
+        heads[label] = HeadSpec(name, {**reduction, **options}, channels, backbone.layout, classes)
     for label, head in heads.items():
         try:
             head.make()
         except (TypeError, ValueError) as error:
             raise CovpoolError(f"`pools`: {label} cannot be built: {error}") from error
     return heads
-
-
-def width_of(pool: str, wanted: int, channels: int) -> int | None:
-    """Return the channels after the PCA; None for all channels, as for pools with one number per channel."""
-    width = min(wanted, WIDEST.get(pool, wanted))
-    return width if 0 < width < channels and pool_info(pool).size != "c" else None
 
 
 def resolve_inputs(settings: Probe, own: InputSettings) -> Probe:
