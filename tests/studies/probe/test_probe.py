@@ -292,6 +292,15 @@ class TestProbe:
         (again,) = probe(asked)
         assert replace(again, seconds=0) == replace(first[0], seconds=0)
 
+    def test_maps_without_broken_images_are_not_used_where_these_are_refused(self, tmp_path: Path) -> None:
+        root = make_tree(tmp_path / "data")
+        break_image(root / "train" / "green" / "0.png")
+        asked = PROBE.changed(pools=("avg",), seeds=(0,), lr=(0.1,), cache=str(tmp_path / "maps"))
+        (skipped,) = probe(asked.changed(data=Data(root=str(root), workers=0, broken="skip")))
+        assert not skipped.failed
+        with pytest.raises(ValueError, match="cannot be read"):
+            list(probe(asked.changed(data=Data(root=str(root), workers=0))))
+
     def test_a_pool_that_fails_does_not_stop_the_others(self, settings: Probe) -> None:
         runs = list(probe(settings.changed(pools=("lrbp:bottleneck=50", "avg"), seeds=(0,))))
         assert "number of channels, 8; got 50" in runs[0].failed and not runs[1].failed

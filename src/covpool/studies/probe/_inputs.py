@@ -104,7 +104,8 @@ def make_maps(
         )
 
     def kept(images: Images, what: str, flipped: bool) -> Maps:
-        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": flipped}
+        marks = {"images": file_marks(images.paths), "broken": settings.data.broken}
+        key = {**_features(settings), **marks, "mirrored": flipped}
         maps = cached(folder, key, lambda: compute(images, what, flipped), Maps)
         return maps.to(device, keep=settings.keep)
 
