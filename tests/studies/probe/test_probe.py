@@ -116,7 +116,7 @@ class TestMaps:
         images = open_data(settings.data).train
         batches = EvalBatches(images, settings.augment.complete(), settings.data, batch_size=7)
         kept = compute_maps(
-            nn.Sequential(_Double(), backbone), batches, flipped=True, dtype=torch.float32, keep_on="cpu"
+            nn.Sequential(_Double(), backbone), batches, len(images), flipped=True, dtype=torch.float32, keep_on="cpu"
         )
         x = torch.cat([batch.x for batch in batches]).double()
         assert kept.targets.tolist() == images.targets and len(kept) == len(images)
@@ -132,7 +132,7 @@ class TestMaps:
         break_image(root / "train" / "green" / "0.png")
         data = Data(root=str(root), workers=0, broken="skip")
         batches = EvalBatches(open_data(data).train, PROBE.augment.complete(), data, batch_size=4)
-        kept = compute_maps(nn.Conv2d(3, 4, 3), batches, flipped=True, dtype=torch.float16, keep_on="cpu")
+        kept = compute_maps(nn.Conv2d(3, 4, 3), batches, 6, flipped=True, dtype=torch.float16, keep_on="cpu")
         assert kept.targets.tolist() == [0, 0, 1, 2, 2] and len(kept.features) == 10
         assert (kept.features.flatten(1).abs().amax(1) > 0).all()
 
@@ -141,7 +141,7 @@ class TestMaps:
         convolution = nn.Conv2d(3, 4, 3)
         nn.init.constant_(convolution.bias, 1e6)
         with pytest.raises(ValueError, match="maps=bf16"):
-            compute_maps(convolution, batches, flipped=False, dtype=torch.float16, keep_on="cpu")
+            compute_maps(convolution, batches, 12, flipped=False, dtype=torch.float16, keep_on="cpu")
 
 
 class _Double(nn.Module):

@@ -28,7 +28,7 @@ BATCH = 64
 
 
 class Runner:
-    """Runs arms on one data set; fits are kept, so that arms with the same fit share it.
+    """Runs arms on one data set. The fits of one image size are kept, so that arms with the same fit share it.
 
     Args:
         views: The feature maps.
@@ -37,7 +37,7 @@ class Runner:
 
     def __init__(self, views: Views, calibrated: frozenset[str] = frozenset()) -> None:
         self.views, self.calibrated = views, calibrated
-        self._fits: dict[str, _FittedPool] = {}
+        self._fits: dict[Arm, _FittedPool] = {}
 
     def run(self, arm: Arm) -> ArmResult:
         """Fit an arm, unless its fit is known, and evaluate it on the test images."""
@@ -83,10 +83,12 @@ class Runner:
         return pool
 
     def _fit(self, arm: Arm, train: Maps) -> "_FittedPool":
-        if arm.name not in self._fits:
+        if any(known.size != arm.size for known in self._fits):
+            self._fits.clear()
+        if arm not in self._fits:
             pool = self._pool(arm, train)
-            self._fits[arm.name] = _fit(arm, pool, pooled_vectors(pool, train), train.targets, self.views.classes)
-        return self._fits[arm.name]
+            self._fits[arm] = _fit(arm, pool, pooled_vectors(pool, train), train.targets, self.views.classes)
+        return self._fits[arm]
 
 
 class _FittedPool:

@@ -14,6 +14,7 @@ from covpool._progress import OnProgress
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
+from covpool.engine import with_progress
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, make_features
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
@@ -94,13 +95,14 @@ def make_maps(
         backbone.to(memory_format=torch.channels_last)  # halves the time of MobileNetV2
 
     def compute(images: Images, what: str, flipped: bool) -> Maps:
+        batches = EvalBatches(images, augment, settings.data, batch_size=size, device=device, on_progress=on_progress)
         return compute_maps(
             backbone,
-            EvalBatches(images, augment, settings.data, batch_size=size, device=device, on_progress=on_progress),
+            with_progress(batches, f"feature maps, {what}", on_progress),
+            len(images),
             flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
-            on_progress=lambda _, done, total: on_progress(f"feature maps, {what}", done, total),
         )
 
     def kept(images: Images, what: str, flipped: bool) -> Maps:
