@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from covpool.report._mistakes import find_mistakes
 from covpool.report._neighbours import SEARCHED, SHOWN, _with_similar_scores, find_neighbours
 from covpool.report._open import open_run
 from covpool.report._predictions import Predictions
+from covpool.report._section import Section, attempt
 from report.pages import SECTIONS, Page, outside
 from tiny import make_tree, tiny_recipe
 
@@ -133,6 +135,17 @@ def test_neighbours_have_the_most_similar_representations(finished: Path) -> Non
         assert [one.cosine for one in group.nearest] == pytest.approx(cosines.values[:4].tolist(), abs=1e-5)
         assert group.image.cosine == pytest.approx(1.0, abs=1e-5)
     assert page(finished).count("neighbours", "img") == 20
+
+
+def test_images_that_cannot_be_read_have_no_neighbours(finished: Path, tmp_path: Path) -> None:
+    opened = open_run(finished, device="cpu")
+    splits = opened.data.value
+    paths = [tmp_path / path.name for path in splits.test.paths]
+    for path in paths:
+        path.write_text("")
+    unreadable = Splits(splits.train, Images(paths, splits.test.targets, splits.test.classes))
+    section = attempt(lambda: find_neighbours(replace(opened, data=Section(unreadable))))
+    assert section.problem == "no image of the sample could be read"
 
 
 def test_in_a_large_test_set_images_with_similar_scores_are_searched() -> None:
