@@ -20,7 +20,7 @@ from covpool.models import AttachedArchitecture, Backbone, Network, make_feature
 from covpool.pools import pool_info
 from covpool.recipe import read_settings
 from covpool.studies._feature_maps import Maps
-from covpool.studies._frozen import pooled_vectors, start_from_data
+from covpool.studies._frozen import pooled_vectors, start_from_data, vector_length
 from covpool.studies._pool_labels import pca_options
 
 START_IMAGES = 2000  # most images that a pool starts from
@@ -121,7 +121,7 @@ class StartedEmbedder:
     @property
     def length(self) -> int:
         """Length of a vector."""
-        return pooled_vectors(self.embedder.network.pool, Maps(self.maps.features[:1], self.maps.targets[:1])).shape[1]
+        return vector_length(self.embedder.network.pool, self.maps)
 
     def vectors(self) -> Vectors:
         """The vectors of the images that the pool was started from."""

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 
+from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
-from covpool.studies._frozen import AT_ONCE, fit_frozen, vectors_of
+from covpool.studies._frozen import AT_ONCE, fit_frozen
 from covpool.studies.probe._inputs import Measure, ProbeInputs
 from covpool.studies.probe._result import ProbeResult, pack
 
@@ -50,16 +51,16 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
         classifier_parameters=chosen.classifier.weights.numel() + head.classes,
         seconds=sum(fitted.seconds.values()),
         batch_size=min(AT_ONCE, len(test)),
-        costs=before.costs if before else measure(_pooling(vectors_of(pool), test), device),
+        costs=before.costs if before else measure(_pooling(pool, test), device),
     )
 
 
-def _pooling(pool: Callable[[torch.Tensor], torch.Tensor], maps: Maps) -> Callable[[], None]:
+def _pooling(pool: Pool, maps: Maps) -> Callable[[], None]:
     """Return a function that pools one batch, to measure its cost."""
     x, _ = maps.batch(torch.arange(min(AT_ONCE, len(maps)), device=maps.targets.device))
 
     @torch.no_grad()
     def run() -> None:
-        pool(x)
+        pool.representation(x)
 
     return run

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,15 +86,6 @@ def training_pass(network: Network, maps: Maps, batch_size: int) -> Callable[[],
     return run
 
 
-@torch.no_grad()
-def representation_size(network: Network, maps: Maps) -> int:
-    """Return the length of the representation. For a pool that returns scores, this is the vector they are made of."""
-    if network.pool.output == "features":
-        return network.pool.out_features
-    represent = cast(Callable[[Tensor], Tensor], network.pool.representation)
-    return represent(maps.batch(torch.zeros(1, dtype=torch.int64, device=maps.targets.device))[0]).shape[1]
-
-
 def _order(chosen: Tensor, count: int, probe: Probe, seed: int) -> Tensor:  # -> (steps, batch)
     """Return the rows of `Maps.features` for every step. The incomplete last batch of an epoch is left out."""
     size = min(probe.batch_size, len(chosen))
@@ -134,8 +125,7 @@ def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> 
 
     The network is in training mode, in which the batch norm of a new reduction has the scale of the features.
     """
-    start = getattr(network.pool, "init_from", None)
-    if start is None:
+    if network.pool.init_from is None:
         return
     network.train()
     found: list[Tensor] = []
@@ -144,4 +134,4 @@ def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> 
         if sum(map(len, found)) >= 4 * count:  # more than needed, so that they come from many images
             break
     every = torch.cat(found)
-    start(every[torch.randperm(len(every))[:count].to(every.device)])
+    network.pool.init_from(every[torch.randperm(len(every))[:count].to(every.device)])
