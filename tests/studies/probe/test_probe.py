@@ -18,9 +18,10 @@ from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
 from covpool.models import Backbone
 from covpool.studies._feature_maps import Maps, compute_maps
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe import _inputs as module
 from covpool.studies.probe._convex import run_convex
-from covpool.studies.probe._fit import HeadSpec, fit, logits
+from covpool.studies.probe._fit import fit, logits
 from covpool.studies.probe._inputs import ProbeInputs, make_heads, resolve_inputs
 from covpool.studies.probe._lr_choice import choose_lr, held_out
 from covpool.studies.probe._plot import LETTER, LINE, label_shifts
@@ -105,7 +106,7 @@ class TestSettings:
             read_probe(["backbone=resnet18", setting])
 
     def test_a_pool_that_cannot_be_built_is_refused_before_the_work(self, settings: Probe) -> None:
-        with pytest.raises(ValueError, match=r"isqrt:iteration=3 cannot be built.*did you mean 'iterations'"):
+        with pytest.raises(ValueError, match=r"the pool isqrt cannot be built.*did you mean 'iterations'"):
             next(probe(settings.changed(pools=("isqrt:iteration=3",))))
 
 
@@ -157,12 +158,12 @@ class TestFit:
         targets = torch.tensor([0, 1, 2, 0, 1, 2])
         settings = PROBE.changed(epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
         settings = settings.changed(warmup_epochs=2.0, clip_norm=0.28)
-        head = HeadSpec("avg", {}, 5, "auto", 3)
+        head = PoolSpec("avg", {}, 5, "auto", 3)
         kept = Maps(torch.cat((maps, maps)), targets)  # flipped images are the same, so the order does not matter
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
 
         torch.manual_seed(4)
-        classifier = head.make().classifier
+        classifier = head.make()[1]
         weight, bias = classifier.weight.detach().double(), classifier.bias.detach().double()
         x, one_hot = maps.double().mean((2, 3)), torch.eye(3, dtype=torch.float64)[targets]
         speed, clipped = [torch.zeros_like(weight), torch.zeros_like(bias)], 0
@@ -188,13 +189,13 @@ class TestFit:
         settings = PROBE.changed(epochs=10)
         accuracy = {}
         for name in ("avg", "isqrt"):
-            network = fit(HeadSpec(name, {}, 4, "auto", 2), maps, everything, settings, lr=1.0, seed=0).network
+            network = fit(PoolSpec(name, {}, 4, "auto", 2), maps, everything, settings, lr=1.0, seed=0).network
             accuracy[name] = float((logits(network, maps, everything).argmax(1) == targets).double().mean())
         assert accuracy["isqrt"] == 1.0 and accuracy["avg"] < 0.8
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self) -> None:
         maps = Maps(torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
-        head = HeadSpec("netvlad", {"clusters": 4, "reduce_to": 6}, 5, "auto", 3)  # starts from data
+        head = PoolSpec("netvlad", {"clusters": 4, "reduce_to": 6}, 5, "auto", 3)  # starts from data
         before = torch.get_rng_state()
         one, two, other = (fit(head, maps, torch.arange(12), PROBE, lr=0.1, seed=s).network for s in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state())
@@ -204,7 +205,7 @@ class TestFit:
     def test_the_step_of_divergence_is_recorded(self) -> None:
         maps = Maps(1e3 * torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
         settings = PROBE.changed(epochs=10)
-        fitted = fit(HeadSpec("cov", {}, 5, "auto", 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
+        fitted = fit(PoolSpec("cov", {}, 5, "auto", 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
         assert fitted.diverged_at is not None and 1 <= fitted.diverged_at < 10
 
 
@@ -337,7 +338,7 @@ class TestInputs:
     def test_widths(self, settings: Probe) -> None:
         asked = settings.changed(classifier="logistic", reduce_to=256, pools=("all", "isqrt:reduce_to=16"))
         heads = make_heads(asked, cast(Backbone, SimpleNamespace(channels=(512,), layout="auto")), 3)
-        channels = {label: head.make().pool.channels[0] for label, head in heads.items()}
+        channels = {label: head.make()[0].channels[0] for label, head in heads.items()}
         assert {label: n for label, n in channels.items() if n != 256} == {
             **dict.fromkeys(("avg", "gem", "max", "kernel"), 512),
             **{"mfafv": 128, "isqrt:reduce_to=16": 16},
@@ -377,7 +378,7 @@ class TestConvex:
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self, settings: Probe) -> None:
         maps = Maps(torch.rand(48, 5, 3, 3), torch.arange(24) % 3)
-        inputs = ProbeInputs(settings, {"smso": HeadSpec("smso", {"p": 8}, 5, "auto", 3)}, maps, maps, "key")
+        inputs = ProbeInputs(settings, {"smso": PoolSpec("smso", {"p": 8}, 5, "auto", 3)}, maps, maps, "key")
         before = torch.get_rng_state()
         one, two, other = (run_convex(inputs, "smso", seed, None, no_costs).penalties_tried for seed in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state()) and one == two != other

@@ -12,11 +12,10 @@ from torch.nn.functional import normalize
 from covpool.diagnostics import log_histogram, logarithm, newton_schulz, power, spectrum
 from covpool.engine.classifiers import LinearClassifier, fit_cross_validated, fit_logistic
 from covpool.engine.evaluation import calibration_error, fit_svm
-from covpool.models import make_head
 from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
-from covpool.studies._pool_labels import pca_options, split_label
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._records import ArmResult, pack_confidence
 from covpool.studies.claims._verdict import Claim, E, pack
@@ -73,11 +72,8 @@ class Runner:
     def _pool(self, arm: Arm, train: Maps) -> Pool:
         backbone = self.views.backbone(arm)
         (channels,) = backbone.channels
-        name, options = split_label(arm.pool, "pool")
-        with torch.random.fork_rng([]):
-            torch.manual_seed(arm.seed)
-            made = {"layout": backbone.layout, **pca_options(name, channels, arm.width), **options}
-            pool, _ = make_head(name, (channels,), self.views.classes, **made)
+        spec = PoolSpec.read(arm.pool, channels, backbone.layout, self.views.classes, width=arm.width)
+        pool, _ = spec.make(seed=arm.seed)
         pool.to(self.views.device).eval()
         start_from_data(pool, train)
         return pool

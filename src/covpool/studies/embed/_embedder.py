@@ -16,12 +16,13 @@ from covpool.data import Augment, ResolvedAugment
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
-from covpool.models import AttachedArchitecture, Backbone, Network, make_features, make_head
+from covpool.models import AttachedArchitecture, Backbone, Network, make_features
 from covpool.pools import pool_info
 from covpool.recipe import read_settings
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data, vector_length
 from covpool.studies._pool_labels import pca_options
+from covpool.studies._pool_spec import PoolSpec
 
 START_IMAGES = 2000  # most images that a pool starts from
 
@@ -184,9 +185,10 @@ def _build(settings: FrozenBackbone) -> Network:
         weights=settings.weights or None,
     )
     assert isinstance(features, Backbone)
-    reduction = pca_options(settings.pool, features.channels[0], settings.width)
-    options = {"layout": features.layout, **reduction, **settings.pool_options}
-    pool, classifier = make_head(settings.pool, features.channels, 1, **options)
+    (channels,) = features.channels
+    options = {"layout": features.layout, **pca_options(settings.pool, channels, settings.width)}
+    options |= settings.pool_options
+    pool, classifier = PoolSpec(settings.pool, options, channels, features.layout, classes=1).make()
     architecture = AttachedArchitecture(
         backbone=settings.backbone,
         pool=settings.pool,

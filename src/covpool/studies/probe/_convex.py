@@ -26,9 +26,7 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
     """
     head, train, test = inputs.heads[label], inputs.train, inputs.test
     device = train.targets.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        pool = head.make().pool
+    pool, _ = head.make(seed=seed)
     fitted = fit_frozen(pool, train, head.classes, descriptors=inputs.probe.descriptors)
     scores = fitted.scores(test)
     right = (scores.argmax(1) == test.targets) & scores.isfinite().all(1)
@@ -37,7 +35,7 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
         key=inputs.key,
         pool=label,
         seed=seed,
-        random=head.pool in RANDOM_POOLS,
+        random=head.name in RANDOM_POOLS,
         penalty=chosen.penalty,
         penalties_tried={f"{penalty:g}": accuracy for penalty, accuracy in chosen.accuracies.items()},
         held_out=chosen.accuracy,

@@ -3,36 +3,19 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from covpool.engine.training import lr_factor, make_optimizer, set_lr
-from covpool.models import Network, make_head
-from covpool.pools import Layout
+from covpool.models import Network
 from covpool.recipe import Optimizer, Schedule
 from covpool.studies._feature_maps import Maps
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe._settings import Probe
 
 ROWS = 256  # images per batch when scores are computed
-
-
-@dataclass(frozen=True)
-class HeadSpec:
-    """How to build a pool and a classifier for the features of a backbone."""
-
-    pool: str
-    options: dict[str, Any]
-    channels: int
-    layout: Layout
-    classes: int
-
-    def make(self) -> Network:
-        """Build a new head on the CPU, as a network that takes feature maps. It uses torch's random numbers."""
-        options = {"reduce_to": None, "layout": self.layout, **self.options}
-        return Network(nn.Identity(), *make_head(self.pool, (self.channels,), self.classes, **options))
 
 
 @dataclass(frozen=True)
@@ -44,7 +27,7 @@ class FittedHead:
     seconds: float
 
 
-def fit(head: HeadSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> FittedHead:
+def fit(head: PoolSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> FittedHead:
     """Train a new head on some images and their flipped copies.
 
     Args:
@@ -59,7 +42,7 @@ def fit(head: HeadSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, 
     start = time.perf_counter()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        network = head.make().to(device)
+        network = Network(nn.Identity(), *head.make()).to(device)
         rows = _order(chosen, len(maps), probe, seed).to(device)
         _start_from_data(network, maps, rows, probe.descriptors)
         losses = _train(network, maps, rows, probe, lr)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
@@ -19,7 +18,7 @@ from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, make_features
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
 from covpool.studies._pool_labels import pca_options
-from covpool.studies.probe._fit import HeadSpec
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
 IMAGES = {"cpu": 16}  # images per batch of the backbone; small batches stay in the cache of a CPU
@@ -38,7 +37,7 @@ class ProbeInputs:
     """What all pools share."""
 
     probe: Probe
-    heads: dict[str, HeadSpec]
+    heads: dict[str, PoolSpec]
     train: Maps
     test: Maps
     key: str
@@ -57,7 +56,7 @@ def make_backbone(settings: Probe) -> Backbone:
     return features
 
 
-def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, HeadSpec]:
+def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, PoolSpec]:
     """Describe the head of every pool, and build each once to find mistakes in options before the work begins."""
     (channels,) = backbone.channels
     convex = settings.classifier == "logistic"
@@ -65,12 +64,8 @@ def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, H
     for label, (name, options) in chosen_pools(settings).items():
         trained = {"reduce_to": settings.reduce_to or None, "reduce_kind": "conv_bn_relu"}
         reduction = pca_options(name, channels, settings.reduce_to) if convex else trained
-        heads[label] = HeadSpec(name, {**reduction, **options}, channels, backbone.layout, classes)
-    for label, head in heads.items():
-        try:
-            head.make()
-        except (TypeError, ValueError) as error:
-            raise CovpoolError(f"`pools`: {label} cannot be built: {error}") from error
+        heads[label] = PoolSpec(name, {**reduction, **options}, channels, backbone.layout, classes)
+        heads[label].make()
     return heads
 
 
