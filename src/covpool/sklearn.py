@@ -33,7 +33,8 @@ class CovarianceFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     Args:
         backbone: Name of the backbone: "resnet50" of timm, or "torchvision/resnet50".
         pool: Name of the pool, one of `covpool.list_pools()`.
-        width: Channels after the PCA. Pools of first order, and backbones with fewer channels, have no PCA.
+        width: Channels after the PCA; mfafv gets at most 128. avg, gem, max and kernel, and backbones with fewer
+            channels, have no PCA.
         size: Side of the input in pixels; None is the backbone's own.
         weights: File with weights of the backbone.
         pretrained: Download the weights that timm or torchvision offer if `weights` is not given.

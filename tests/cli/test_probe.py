@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.runner import refused, run
+from covpool.cli.probe import _next_steps
+from covpool.studies.probe import PoolSummary, read_probe
 from tiny import make_tree
 
 SETTINGS = (
@@ -52,7 +54,7 @@ def test_a_table_a_plot_and_the_next_command(root: Path, tmp_path: Path) -> None
     best = max(lines[:3], key=lambda line: line["held_out"])["pool"]
     assert "random weights, 3 seeds" in " ".join(result.output.split())
     if not best.startswith("svpn"):
-        assert f"covpool fit {root} backbone=test_resnet size=32 pool={best}" in result.output
+        assert f"covpool fit {root} backbone=test_resnet size=32 width=8 pool={best}" in result.output
         name = best.partition(":")[0]
         assert f"covpool train finetune data.root={root} model.backbone=test_resnet pool.name={name}" in result.output
     drawn = plot.read_text()
@@ -73,3 +75,14 @@ def test_mistakes(root: Path, tmp_path: Path) -> None:
 
 def test_the_help_keeps_its_brackets() -> None:
     assert "pools=[avg,isqrt]" in run("probe", "--help").output
+
+
+def test_the_next_commands_build_the_pool_of_the_probe() -> None:
+    def commands(*settings: str, pool: str) -> list[str]:
+        lines = _next_steps(read_probe(["backbone=resnet18", "data.root=birds", *settings]), PoolSummary(pool, "best"))
+        return [line.strip() for line in lines.splitlines()[1:]]
+
+    assert commands(pool="kernel")[0] == "covpool fit birds backbone=resnet18 pool=kernel"
+    assert commands("reduce_to=64", pool="isqrt")[0] == "covpool fit birds backbone=resnet18 width=64 pool=isqrt"
+    (only,) = commands("pools=[fbn:rank=4]", pool="fbn:rank=4")  # a fit refuses pools that give scores
+    assert only.startswith("covpool train finetune") and only.endswith("pool.name=fbn pool.rank=4")

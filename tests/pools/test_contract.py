@@ -48,11 +48,6 @@ def tokens(x: Tensor) -> Tensor:
     return x.flatten(2).mT
 
 
-def representation(pool: covpool.Pool, x: Tensor, **positions: Tensor) -> Tensor:
-    """Return the pooled vector, also for a pool whose output is scores."""
-    return pool(x, **positions) if pool.output == "features" else pool.representation(x, **positions)
-
-
 def gradients(pool: covpool.Pool, x: Tensor, **positions: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return the output for x, and the gradients of x and all parameters in a fixed direction."""
     x = x.detach().requires_grad_()
@@ -217,10 +212,16 @@ def test_a_mask_that_keeps_all_changes_nothing(name: str) -> None:
     torch.testing.assert_close(pool(x, mask=torch.ones_like(kept())), pool(x), rtol=1e-9, atol=1e-11)
 
 
+def test_the_representation_is_the_output_unless_that_is_scores(name: str) -> None:
+    pool, x = make(name).eval(), maps()
+    z = pool.representation(x, mask=kept())
+    assert torch.equal(z, pool(x, mask=kept())) == (pool.output == "features") and len(z) == len(x)
+
+
 def test_an_empty_mask_gives_zeros(name: str) -> None:
     pool, x, mask = make(name), maps(), kept()
     mask[1] = False
-    assert (representation(pool, x, mask=mask)[1] == 0).all()
+    assert (pool.representation(x, mask=mask)[1] == 0).all()
     z, grads = gradients(pool, x, mask=mask)
     torch.testing.assert_close(z[::2], pool(x[::2], mask=mask[::2]), rtol=1e-9, atol=1e-11)
     assert all(g.isfinite().all() for g in grads)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from covpool.engine.evaluation._summary import summarize_scores
 from covpool.engine.training._log import read_log
 from covpool.engine.training._loop import train
 from covpool.report import write_report
+from covpool.report._attribution import attribution_maps
 from covpool.report._curves import learning_curves
 from covpool.report._eigenplots import SpectraSummary, function_plots, spectrum_plots, summarize_spectra
 from covpool.report._history import History, Series
@@ -30,6 +32,7 @@ from covpool.report._mistakes import find_mistakes
 from covpool.report._neighbours import SEARCHED, SHOWN, _with_similar_scores, find_neighbours
 from covpool.report._open import open_run
 from covpool.report._predictions import Predictions
+from covpool.report._section import Section, attempt
 from report.pages import SECTIONS, Page, outside
 from tiny import make_tree, tiny_recipe
 
@@ -133,6 +136,18 @@ def test_neighbours_have_the_most_similar_representations(finished: Path) -> Non
         assert [one.cosine for one in group.nearest] == pytest.approx(cosines.values[:4].tolist(), abs=1e-5)
         assert group.image.cosine == pytest.approx(1.0, abs=1e-5)
     assert page(finished).count("neighbours", "img") == 20
+
+
+def test_images_that_cannot_be_read_have_no_neighbours_and_no_maps(finished: Path, tmp_path: Path) -> None:
+    opened = open_run(finished, device="cpu")
+    splits = opened.data.value
+    paths = [tmp_path / path.name for path in splits.test.paths]
+    for path in paths:
+        path.write_text("")
+    unreadable = Splits(splits.train, Images(paths, splits.test.targets, splits.test.classes))
+    broken = replace(opened, data=Section(unreadable))
+    for make in (find_neighbours, attribution_maps):
+        assert attempt(lambda make=make: make(broken)).problem == "no image of the sample could be read"
 
 
 def test_in_a_large_test_set_images_with_similar_scores_are_searched() -> None:

@@ -145,14 +145,22 @@ def _remarks(rows: "list[PoolSummary]", runs: "list[ProbeResult]", known: "list[
 
 
 def _next_steps(chosen: "Probe", winner: "PoolSummary") -> str:
-    """Return the commands that use the pool with the highest accuracy on held-out training images."""
+    """Return the commands that use the pool with the highest accuracy on held-out training images.
+
+    `covpool fit` takes no pool that gives scores.
+    """
+    from covpool.pools import pool_info
+
     data = f"data.name={chosen.data.name}" * (chosen.data.name != "folder")
     weights = "pretrained=true" * chosen.pretrained or f"weights={chosen.weights}" * bool(chosen.weights)
     size = f"size={chosen.size}" * bool(chosen.size)
-    fit = ["covpool fit", chosen.data.root, data, f"backbone={chosen.backbone}", weights, size, f"pool={winner.pool}"]
+    width = f"width={chosen.reduce_to}" * ("reduce_to" in chosen.model_fields_set and chosen.reduce_to > 0)
+    fit = ["covpool fit", chosen.data.root, data, f"backbone={chosen.backbone}", weights, size, width]
+    fit += [f"pool={winner.pool}"]
     name, *options = winner.pool.split(":")
     pool = [f"pool.name={name}", *(f"pool.{option}" for option in options)]
     train = ["covpool train finetune", f"data.root={chosen.data.root}", data, f"model.backbone={chosen.backbone}"]
     train += [f"init.{weights}" * bool(weights), *pool]
-    commands = "\n".join(f"  {' '.join(part for part in parts if part)}" for parts in (fit, train))
+    steps = [train] if "num_classes" in pool_info(name).options else [fit, train]
+    commands = "\n".join(f"  {' '.join(part for part in parts if part)}" for parts in steps)
     return f"next, with the pool that is best on held-out training images ({winner.pool}):\n{commands}"

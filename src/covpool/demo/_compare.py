@@ -11,7 +11,7 @@ from covpool._progress import OnProgress, discard
 from covpool.demo._encoders import FIRST_ORDER, Encoder, candidates
 from covpool.demo._tasks import Task
 from covpool.engine.classifiers import CrossValidated, fit_cross_validated
-from covpool.engine.evaluation import Interval, paired_bootstrap
+from covpool.engine.evaluation import Interval, bootstrap
 
 CLAIMED = "gaussian"  # the matrix-normalized pool that the demo expects to beat average pooling
 NAMES = {
@@ -126,9 +126,9 @@ def _result(
         setting=choice.setting,
         validated=choice.fit.accuracy,
         accuracy=float(correct.mean()),
-        interval=paired_bootstrap(ours, torch.zeros_like(ours)),
+        interval=bootstrap(ours),
         difference=float((correct - baseline).mean()),
-        difference_interval=paired_bootstrap(ours, theirs),
+        difference_interval=bootstrap(ours - theirs),
         size=choice.fit.classifier.weights.shape[1],
         seconds=choice.seconds,
     )

@@ -19,9 +19,9 @@ class ScorePool(Pool):
     def pooled_size(self, c: int) -> int:
         return self.num_classes
 
-    def representation(self, features: Tensor, *, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+    def representation(self, *features: Tensor, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         """Return the features as moments, one vector per image; arguments as in `forward`."""
-        return self._apply_method(self._represent, (features,), mask, weights)
+        return self._apply_method(self._represent, features, mask, weights)
 
     def _represent(self, x: Tensor, *, mask: Tensor | None, weights: Tensor | None) -> Tensor:
         """Return the moments of the features, (b, d)."""

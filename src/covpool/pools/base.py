@@ -53,7 +53,7 @@ class Pool(nn.Module):
         own: Options of the method.
     """
 
-    # "scores": the pool is itself the classifier. It takes `num_classes` and has a method `representation`.
+    # "scores": the pool is itself the classifier. It takes `num_classes`, and its `representation` is another vector.
     output: Literal["features", "scores"] = "features"
     # The method reads autocast and half-precision features itself. Otherwise `_pool` gets float32 outside autocast.
     chooses_precision: bool = False
@@ -63,6 +63,9 @@ class Pool(nn.Module):
     # The matrix that the method normalizes, if its vector is the result: a symmetric matrix of the order of the
     # channels, written in full or as its upper triangle. Spectra are available for such pools.
     normalizes: Literal["covariance", "moment"] | None = None
+
+    # A method that starts from data takes descriptors (k, c) after the reduction.
+    init_from: Callable[..., None] | None = None
 
     handles_mask: ClassVar[bool] = False
     handles_weights: ClassVar[bool] = False
@@ -174,6 +177,10 @@ class Pool(nn.Module):
         if weights is not None and not self.handles_weights:
             raise CovpoolError(f"{self._name()} does not support `weights`: leave them out, or use `mask`")
         return self._finished(self._apply_method(self._pool_kept, features, mask, weights))
+
+    def representation(self, *features: Tensor, mask: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        """Return the vector that suits another classifier, such as an SVM: by default what `forward` returns."""
+        return self(*features, mask=mask, weights=weights)
 
     @torch.no_grad()
     def descriptors(self, features: Tensor, *, mask: Tensor | None = None) -> Tensor:

@@ -59,7 +59,10 @@ def attribution_maps(run: OpenRun) -> list[AttributionMap]:
             _largest(found.parts[0]),
         )
 
-    return [one.outputs[0] for one in infer(network, select_rows(batches, lambda batch: ~batch.broken), forward)]
+    found = [one.outputs[0] for one in infer(network, select_rows(batches, lambda batch: ~batch.broken), forward)]
+    if not found:
+        raise CovpoolError("no image of the sample could be read")
+    return found
 
 
 def _grid(features: Tensor, n: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covpool._errors import CovpoolError
 from covpool.data.sets import Splits
-from covpool.engine.evaluation import Interval, paired_bootstrap
+from covpool.engine.evaluation import Interval, bootstrap
 from covpool.io import replacing
 from covpool.recipe import flat_settings
 from covpool.report import _facts as facts
@@ -142,7 +142,7 @@ def compare_predictions(first: Predictions, second: Predictions) -> PairedResult
         images=len(numbers),
         first=float(right[0].double().mean()),
         second=float(right[1].double().mean()),
-        interval=paired_bootstrap(right[1][None], right[0][None]),
+        interval=bootstrap((right[1].double() - right[0].double())[None]),
         only_first=int(only_first.sum()),
         only_second=int(only_second.sum()),
         classes=_by_class(first, right),

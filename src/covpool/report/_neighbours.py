@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from covpool._errors import CovpoolError
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.engine import infer, select_rows
@@ -53,6 +54,8 @@ def find_neighbours(run: OpenRun) -> list[Neighbourhood]:
         return normalize(represent(network, x).float())
 
     found = list(infer(network, select_rows(batches, lambda batch: ~batch.broken), forward))
+    if not found:
+        raise CovpoolError("no image of the sample could be read")
     numbers = searched[torch.cat([one.batch.index for one in found])]
     vectors = torch.cat([one.outputs[0].cpu() for one in found])
     cosines = vectors @ vectors.mT

@@ -1,5 +1,6 @@
 """Feature maps of a frozen backbone, computed once: a probe trains its pools on them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool._progress import OnProgress, discard
-from covpool.data.pipeline import EvalBatches
-from covpool.engine import infer, select_rows, with_progress
+from covpool.data.pipeline import Batch
+from covpool.engine import infer, select_rows
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -41,22 +41,22 @@ class Maps:
 
 def compute_maps(
     backbone: nn.Module,
-    batches: EvalBatches,
+    batches: Iterable[Batch],
+    count: int,
     *,
     flipped: bool,
     dtype: torch.dtype,
     keep_on: torch.device | str,
-    on_progress: OnProgress = discard,
 ) -> Maps:
     """Compute the feature maps of all images that can be read and whose class is known.
 
     Args:
         backbone: Maps images to features; put in evaluation mode.
         batches: The images, on the device of the backbone.
+        count: The largest number of images in all batches.
         flipped: Compute the feature maps of the flipped images too.
         dtype: Type in which the feature maps are kept.
         keep_on: Device on which they are kept.
-        on_progress: Called after every batch.
 
     Raises:
         CovpoolError: A feature is not finite in this type.
@@ -64,11 +64,11 @@ def compute_maps(
     kept: Tensor | None = None
     targets: list[Tensor] = []
     done = 0
-    readable = select_rows(with_progress(batches, "feature maps", on_progress), lambda batch: batch.y >= 0)
-    for found in infer(backbone, readable, flip=flipped):
-        for side, features in enumerate(found.outputs):
+    for found in infer(backbone, select_rows(batches, lambda batch: batch.y >= 0), flip=flipped):
+        for side, output in enumerate(found.outputs):
+            features = output[0] if isinstance(output, tuple) else output  # a tuple from a backbone that ends at a tap
             if kept is None:
-                kept = torch.zeros(1 + flipped, len(batches.images), *features.shape[1:], dtype=dtype, device=keep_on)
+                kept = torch.zeros(1 + flipped, count, *features.shape[1:], dtype=dtype, device=keep_on)
             kept[side, done : done + len(features)] = features.to(dtype)
         targets.append(found.batch.y)
         done += len(found.batch.y)

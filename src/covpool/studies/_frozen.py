@@ -5,10 +5,10 @@ descriptors. The classifier is logistic regression, fitted to convergence with a
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -98,14 +98,8 @@ def start_from_data(pool: Pool, maps: Maps, *, seed: int = 0, count: int = DESCR
             pool.init_reduction(_FeatureBatches(maps))
             known[key] = deepcopy(pool.reduce.state_dict())
         pool.reduce.load_state_dict(known[key])
-    start = getattr(pool, "init_from", None)
-    if start is not None:
-        start(_sample_descriptors(pool, maps, seed, count))
-
-
-def vectors_of(pool: Pool) -> Callable[[Tensor], Tensor]:
-    """Return the function that gives the vectors of a pool: its representation if the pool gives scores."""
-    return pool if pool.output == "features" else cast(Callable[[Tensor], Tensor], pool.representation)
+    if pool.init_from is not None:
+        pool.init_from(_sample_descriptors(pool, maps, seed, count))
 
 
 @torch.no_grad()
@@ -115,13 +109,18 @@ def pooled_vectors(pool: Pool, maps: Maps) -> Tensor:  # (rows of maps.features,
     vectors: Tensor | None = None
     done = 0
     for features in _FeatureBatches(maps, CPU_AT_ONCE if maps.targets.device.type == "cpu" else AT_ONCE):
-        pooled = vectors_of(pool)(features).float()
+        pooled = pool.representation(features).float()
         if vectors is None:  # one block of memory, because the vectors need most of it
             vectors = pooled.new_empty(len(maps.features), pooled.shape[1])
         vectors[done : done + len(pooled)] = pooled
         done += len(pooled)
     assert vectors is not None
     return vectors
+
+
+def vector_length(pool: Pool, maps: Maps) -> int:
+    """Return the length of the vectors of a pool, by pooling the features of one image."""
+    return pooled_vectors(pool, Maps(maps.features[:1], maps.targets[:1])).shape[1]
 
 
 class _FeatureBatches:

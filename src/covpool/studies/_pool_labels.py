@@ -6,6 +6,10 @@ from covpool._errors import CovpoolError, did_you_mean
 from covpool._settings import Text
 from covpool.pools import list_pools, pool_info
 
+# Largest number of channels after the PCA. kernel needs descriptors that are not centered, so it gets all channels (0);
+# the vectors of mfafv have 550 numbers per channel.
+WIDEST = {"kernel": 0, "mfafv": 128}
+
 
 def split_label(label: str, setting: str) -> tuple[str, dict[str, Any]]:
     """Split the label of a registered pool into its name and its options.
@@ -35,11 +39,14 @@ def split_label(label: str, setting: str) -> tuple[str, dict[str, Any]]:
 
 
 def pca_options(pool: str, channels: int, width: int) -> dict[str, Any]:
-    """Return the options of the PCA before a pool: pools of first order, and few channels, have none.
+    """Return the options of the PCA before a pool on frozen features.
+
+    The PCA reduces `channels` channels to at most `width`; 0 turns it off. Pools that give one number per channel, and
+    kernel, get all channels.
 
     >>> pca_options("isqrt", 1280, 256), pca_options("avg", 1280, 256)
-    ({'reduce_to': 256, 'reduce_kind': 'linear'}, {'reduce_to': None})
+    ({'reduce_to': 256, 'reduce_kind': 'linear'}, {'reduce_to': None, 'reduce_kind': 'linear'})
     """
-    if pool_info(pool).order == "1" or channels <= width:
-        return {"reduce_to": None}
-    return {"reduce_to": width, "reduce_kind": "linear"}
+    width = min(width, WIDEST.get(pool, width))
+    reduces = 0 < width < channels and pool_info(pool).size != "c"
+    return {"reduce_to": width if reduces else None, "reduce_kind": "linear"}

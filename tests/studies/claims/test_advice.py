@@ -59,3 +59,18 @@ def test_our_records_recommend_what_the_runs_say() -> None:
 def test_a_folder_is_described(tmp_path: Path) -> None:
     root = trees.make_folder(tmp_path, classes=3, per_class=4)
     assert describe_images(Data(root=str(root))) == FolderFacts(3, 12, 4, 4, 4, 32)
+
+
+def test_a_sample_of_the_images_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = trees.make_folder(tmp_path, classes=2, per_class=4)
+    opened: list[str] = []
+
+    def refuse(path: Path) -> None:
+        opened.append(path.name)
+        raise OSError
+
+    monkeypatch.setattr("covpool.studies.claims._advice.SAMPLE", 5)
+    monkeypatch.setattr("PIL.Image.open", refuse)
+    with pytest.raises(CovpoolError, match="none of 5 images, evenly spread over the training images, can be read"):
+        describe_images(Data(root=str(root)))
+    assert opened == [f"train_{c}_{i}.png" for c, i in ((0, 0), (0, 1), (0, 3), (1, 0), (1, 2))]

@@ -1,6 +1,8 @@
 """Running arms on tiny images, and continuing where an earlier run stopped."""
 
+import gc
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import timm
 import torch
 
 import trees
+from covpool._errors import CovpoolError
 from covpool.data import Data
 from covpool.studies.claims import (
     Arm,
@@ -88,6 +91,24 @@ def test_fewer_images_are_among_more(runner: Runner) -> None:
     assert two.targets.bincount().tolist() == [2, 2, 2] and len(two.features) == 12
     rows = {tuple(row.flatten().tolist()) for row in four.features}
     assert all(tuple(row.flatten().tolist()) in rows for row in two.features)
+
+
+def test_features_too_large_for_half_precision_are_refused(tmp_path: Path) -> None:
+    views = Views(make_subject(tmp_path), torch.device("cpu"))
+    weight = [p for p in views.backbone(AVG).parameters() if p.ndim == 1][-2]  # of the last batch norm
+    torch.nn.init.constant_(weight, 1e6)
+    with pytest.raises(CovpoolError, match=r"not finite as torch\.float16"):
+        Runner(views).run(AVG)
+
+
+def test_fits_are_kept_for_one_image_size(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.run(ISQRT)
+    pool = weakref.ref(runner._fit(ISQRT, runner.views.train(ISQRT)).pool)
+    runner.run(replace(AVG, pool="avg+isqrt", width=8, size=96))
+    gc.collect()
+    assert pool() is None
+    monkeypatch.setattr("covpool.studies.claims._run.fit_cross_validated", None)  # a new fit would fail
+    assert runner.run(replace(ISQRT, size=96)).images == 18
 
 
 def test_a_run_continues_where_the_last_one_stopped(runner: Runner, tmp_path: Path) -> None:

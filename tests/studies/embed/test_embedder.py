@@ -57,6 +57,14 @@ def test_first_order_pools_see_all_channels(root: Path) -> None:
     torch.testing.assert_close(started.vectors().values, expected)
 
 
+def test_kernel_sees_all_channels_and_named_options_come_first(root: Path) -> None:
+    kernel = FROZEN.changed(pool="kernel", pool_options={"size": 64})
+    started = start_embedder(kernel, lambda augment: batches(root, augment), device="cpu")
+    assert started.length == 1 + started.maps.features.shape[1] + 3 * 64
+    narrow = FROZEN.changed(pool_options={"reduce_to": 4})
+    assert start_embedder(narrow, lambda augment: batches(root, augment), device="cpu").length == 4 * 5 // 2
+
+
 def test_a_checkpoint_gives_what_its_classifier_gets(root: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = covpool.attach("test_resnet", "isqrt", 3, reduce_to=8).eval()

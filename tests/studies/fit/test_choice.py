@@ -1,9 +1,7 @@
-"""Pools of a fit, and the choice among candidates: the simplest one within a standard error of the best."""
-
-import pytest
+"""The choice among candidates: the simplest one within a standard error of the best."""
 
 from covpool.studies.fit import Candidate, Trial
-from covpool.studies.fit._choice import PoolSpec, choose
+from covpool.studies.fit._choice import choose
 
 
 def trial(pool: str, accuracy: float, *, size: int = 224, length: int = 1000, level: str = "") -> Trial:
@@ -35,20 +33,3 @@ def test_equal_candidates_are_chosen_in_their_order() -> None:
 def test_a_trial_is_plain_json() -> None:
     found = trial("isqrt", 0.5, level="layer3").as_json()
     assert found["pool"] == "isqrt" and found["level"] == "layer3" and found["accuracies"] == {"1e-05": 0.5}
-
-
-def test_second_order_is_reduced_and_first_order_is_not() -> None:
-    assert PoolSpec.read("isqrt", 1280, 256).options == {"reduce_to": 256, "reduce_kind": "linear"}
-    assert PoolSpec.read("isqrt", 96, 256).options == {"reduce_to": None}
-    assert PoolSpec.read("avg", 1280, 256).options == {"reduce_to": None}
-
-
-def test_named_options_come_first() -> None:
-    spec = PoolSpec.read("isqrt:iterations=3:reduce_to=64", 1280, 256)
-    assert spec.options == {"reduce_to": 64, "reduce_kind": "linear", "iterations": 3}
-    assert spec.make(1280, "channels_first", 5).out_features == 64 * 65 // 2
-
-
-def test_an_option_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ValueError, match="`pool`: isqrt cannot be built"):
-        PoolSpec.read("isqrt:iteration=3", 64, 256).make(64, "auto", 5)

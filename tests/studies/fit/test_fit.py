@@ -81,6 +81,14 @@ def test_the_same_settings_give_the_same_network(root: Path, tmp_path: Path) -> 
     assert all(torch.equal(tensor, again[name]) for name, tensor in first.state_dict().items())
 
 
+def test_every_pool_gets_the_channels_that_a_probe_gives_it(root: Path, tmp_path: Path) -> None:
+    pools = ["avg", "kernel:size=64", "netvlad:clusters=4", "avg:reduce_to=4"]
+    result = covpool.fit(root, out=str(tmp_path / "out"), pool=pools, folds=2, **SMALL)
+    channels = result.network.features.channels[0]
+    assert channels > SMALL["width"]
+    assert [trial.length for trial in result.table] == [channels, 1 + channels + 3 * 64, 4 * SMALL["width"], 4]
+
+
 def test_many_images_on_a_cpu_are_compared_on_some(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "CPU_IMAGES", 12)
     result = covpool.fit(root, out=str(tmp_path / "out"), pool=["avg", "gem"], **SMALL)

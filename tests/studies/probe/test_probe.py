@@ -18,9 +18,10 @@ from covpool.data.pipeline._batches import EvalBatches
 from covpool.data.sets._open import open_data
 from covpool.models import Backbone
 from covpool.studies._feature_maps import Maps, compute_maps
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe import _inputs as module
 from covpool.studies.probe._convex import run_convex
-from covpool.studies.probe._fit import HeadSpec, fit, logits
+from covpool.studies.probe._fit import fit, logits
 from covpool.studies.probe._inputs import ProbeInputs, make_heads, resolve_inputs
 from covpool.studies.probe._lr_choice import choose_lr, held_out
 from covpool.studies.probe._plot import LETTER, LINE, label_shifts
@@ -105,7 +106,7 @@ class TestSettings:
             read_probe(["backbone=resnet18", setting])
 
     def test_a_pool_that_cannot_be_built_is_refused_before_the_work(self, settings: Probe) -> None:
-        with pytest.raises(ValueError, match=r"isqrt:iteration=3 cannot be built.*did you mean 'iterations'"):
+        with pytest.raises(ValueError, match=r"the pool isqrt cannot be built.*did you mean 'iterations'"):
             next(probe(settings.changed(pools=("isqrt:iteration=3",))))
 
 
@@ -116,7 +117,7 @@ class TestMaps:
         images = open_data(settings.data).train
         batches = EvalBatches(images, settings.augment.complete(), settings.data, batch_size=7)
         kept = compute_maps(
-            nn.Sequential(_Double(), backbone), batches, flipped=True, dtype=torch.float32, keep_on="cpu"
+            nn.Sequential(_Double(), backbone), batches, len(images), flipped=True, dtype=torch.float32, keep_on="cpu"
         )
         x = torch.cat([batch.x for batch in batches]).double()
         assert kept.targets.tolist() == images.targets and len(kept) == len(images)
@@ -132,7 +133,7 @@ class TestMaps:
         break_image(root / "train" / "green" / "0.png")
         data = Data(root=str(root), workers=0, broken="skip")
         batches = EvalBatches(open_data(data).train, PROBE.augment.complete(), data, batch_size=4)
-        kept = compute_maps(nn.Conv2d(3, 4, 3), batches, flipped=True, dtype=torch.float16, keep_on="cpu")
+        kept = compute_maps(nn.Conv2d(3, 4, 3), batches, 6, flipped=True, dtype=torch.float16, keep_on="cpu")
         assert kept.targets.tolist() == [0, 0, 1, 2, 2] and len(kept.features) == 10
         assert (kept.features.flatten(1).abs().amax(1) > 0).all()
 
@@ -141,7 +142,7 @@ class TestMaps:
         convolution = nn.Conv2d(3, 4, 3)
         nn.init.constant_(convolution.bias, 1e6)
         with pytest.raises(ValueError, match="maps=bf16"):
-            compute_maps(convolution, batches, flipped=False, dtype=torch.float16, keep_on="cpu")
+            compute_maps(convolution, batches, 12, flipped=False, dtype=torch.float16, keep_on="cpu")
 
 
 class _Double(nn.Module):
@@ -157,12 +158,12 @@ class TestFit:
         targets = torch.tensor([0, 1, 2, 0, 1, 2])
         settings = PROBE.changed(epochs=7, batch_size=6, weight_decay=0.1, head_factor=3.0)
         settings = settings.changed(warmup_epochs=2.0, clip_norm=0.28)
-        head = HeadSpec("avg", {}, 5, "auto", None, 3)
+        head = PoolSpec("avg", {}, 5, "auto", 3)
         kept = Maps(torch.cat((maps, maps)), targets)  # flipped images are the same, so the order does not matter
         found = fit(head, kept, torch.arange(6), settings, lr=0.2, seed=4).network.classifier
 
         torch.manual_seed(4)
-        classifier = head.make().classifier
+        classifier = head.make()[1]
         weight, bias = classifier.weight.detach().double(), classifier.bias.detach().double()
         x, one_hot = maps.double().mean((2, 3)), torch.eye(3, dtype=torch.float64)[targets]
         speed, clipped = [torch.zeros_like(weight), torch.zeros_like(bias)], 0
@@ -188,13 +189,13 @@ class TestFit:
         settings = PROBE.changed(epochs=10)
         accuracy = {}
         for name in ("avg", "isqrt"):
-            network = fit(HeadSpec(name, {}, 4, "auto", None, 2), maps, everything, settings, lr=1.0, seed=0).network
+            network = fit(PoolSpec(name, {}, 4, "auto", 2), maps, everything, settings, lr=1.0, seed=0).network
             accuracy[name] = float((logits(network, maps, everything).argmax(1) == targets).double().mean())
         assert accuracy["isqrt"] == 1.0 and accuracy["avg"] < 0.8
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self) -> None:
         maps = Maps(torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
-        head = HeadSpec("netvlad", {"clusters": 4}, 5, "auto", 6, 3)  # starts from data
+        head = PoolSpec("netvlad", {"clusters": 4, "reduce_to": 6}, 5, "auto", 3)  # starts from data
         before = torch.get_rng_state()
         one, two, other = (fit(head, maps, torch.arange(12), PROBE, lr=0.1, seed=s).network for s in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state())
@@ -204,7 +205,7 @@ class TestFit:
     def test_the_step_of_divergence_is_recorded(self) -> None:
         maps = Maps(1e3 * torch.rand(24, 5, 3, 3), torch.arange(12) % 3)
         settings = PROBE.changed(epochs=10)
-        fitted = fit(HeadSpec("cov", {}, 5, "auto", None, 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
+        fitted = fit(PoolSpec("cov", {}, 5, "auto", 3), maps, torch.arange(12), settings, lr=1e15, seed=0)
         assert fitted.diverged_at is not None and 1 <= fitted.diverged_at < 10
 
 
@@ -292,6 +293,15 @@ class TestProbe:
         (again,) = probe(asked)
         assert replace(again, seconds=0) == replace(first[0], seconds=0)
 
+    def test_maps_without_broken_images_are_not_used_where_these_are_refused(self, tmp_path: Path) -> None:
+        root = make_tree(tmp_path / "data")
+        break_image(root / "train" / "green" / "0.png")
+        asked = PROBE.changed(pools=("avg",), seeds=(0,), lr=(0.1,), cache=str(tmp_path / "maps"))
+        (skipped,) = probe(asked.changed(data=Data(root=str(root), workers=0, broken="skip")))
+        assert not skipped.failed
+        with pytest.raises(ValueError, match="cannot be read"):
+            list(probe(asked.changed(data=Data(root=str(root), workers=0))))
+
     def test_a_pool_that_fails_does_not_stop_the_others(self, settings: Probe) -> None:
         runs = list(probe(settings.changed(pools=("lrbp:bottleneck=50", "avg"), seeds=(0,))))
         assert "number of channels, 8; got 50" in runs[0].failed and not runs[1].failed
@@ -328,7 +338,7 @@ class TestInputs:
     def test_widths(self, settings: Probe) -> None:
         asked = settings.changed(classifier="logistic", reduce_to=256, pools=("all", "isqrt:reduce_to=16"))
         heads = make_heads(asked, cast(Backbone, SimpleNamespace(channels=(512,), layout="auto")), 3)
-        channels = {label: head.make().pool.channels[0] for label, head in heads.items()}
+        channels = {label: head.make()[0].channels[0] for label, head in heads.items()}
         assert {label: n for label, n in channels.items() if n != 256} == {
             **dict.fromkeys(("avg", "gem", "max", "kernel"), 512),
             **{"mfafv": 128, "isqrt:reduce_to=16": 16},
@@ -368,7 +378,7 @@ class TestConvex:
 
     def test_the_seed_decides_and_torchs_random_state_is_untouched(self, settings: Probe) -> None:
         maps = Maps(torch.rand(48, 5, 3, 3), torch.arange(24) % 3)
-        inputs = ProbeInputs(settings, {"smso": HeadSpec("smso", {"p": 8}, 5, "auto", None, 3)}, maps, maps, "key")
+        inputs = ProbeInputs(settings, {"smso": PoolSpec("smso", {"p": 8}, 5, "auto", 3)}, maps, maps, "key")
         before = torch.get_rng_state()
         one, two, other = (run_convex(inputs, "smso", seed, None, no_costs).penalties_tried for seed in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state()) and one == two != other

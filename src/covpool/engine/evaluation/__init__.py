@@ -6,7 +6,7 @@ from covpool.engine.evaluation._evaluate import check_classes as check_classes
 from covpool.engine.evaluation._evaluate import evaluate as evaluate
 from covpool.engine.evaluation._evaluate import fused_scores as fused_scores
 from covpool.engine.evaluation._intervals import Interval as Interval
-from covpool.engine.evaluation._intervals import paired_bootstrap as paired_bootstrap
+from covpool.engine.evaluation._intervals import bootstrap as bootstrap
 from covpool.engine.evaluation._intervals import wilson as wilson
 from covpool.engine.evaluation._metrics import calibration_error as calibration_error
 from covpool.engine.evaluation._predict import Prediction as Prediction

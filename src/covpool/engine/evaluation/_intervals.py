@@ -29,30 +29,27 @@ def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def paired_bootstrap(
-    first: Tensor,  # (seeds, images), 1 for a correct prediction
-    second: Tensor,  # (seeds, images)
+def bootstrap(
+    values: Tensor,  # (seeds, images)
     *,
     confidence: float = 0.95,
     draws: int = 10_000,
 ) -> Interval:
-    """Bootstrap interval of the difference in accuracy of two methods on the same images with the same seeds.
+    """Bootstrap interval of a mean over images and seeds, which are resampled with replacement.
 
-    Seeds and images are resampled with replacement, the same ones for both methods. If the interval contains zero, the
-    data do not rank the methods.
+    The values are the hits of a method, for its accuracy, or the differences between the hits of two methods on the
+    same images. If the interval of differences contains zero, the data do not rank the methods.
 
     Args:
-        first: Hits of the first method.
-        second: Hits of the second method.
+        values: A value for every image with every seed.
         confidence: Confidence level.
         draws: Number of resamples.
 
-    >>> right = torch.ones(3, 50)
-    >>> paired_bootstrap(right, right)
-    (0.0, 0.0)
+    >>> bootstrap(torch.ones(3, 50))
+    (1.0, 1.0)
     """
-    # Images with the same hits are interchangeable, so a resample is one draw of how many there are of each kind.
-    kinds, counts = (first.double() - second.double()).unique(dim=1, return_counts=True)  # (seeds, k), (k,)
+    # Images with the same values are interchangeable, so a resample is one draw of how many there are of each kind.
+    kinds, counts = values.double().unique(dim=1, return_counts=True)  # (seeds, k), (k,)
     seeds, images = len(kinds), int(counts.sum())
     generator = np.random.default_rng(0)
     rows = torch.from_numpy(generator.integers(seeds, size=(draws, seeds)))

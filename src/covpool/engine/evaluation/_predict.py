@@ -1,6 +1,6 @@
 """Class names and probabilities of images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,18 +51,22 @@ def predict(
     data = Data(broken="skip", workers=0)
     how = EvaluationProtocol(flip=flip).settings_for(loaded.about)
     batches = EvalBatches(files, loaded.augment, data, batch_size=batch_size, crops=how.crops, device=device)
-    for batch in batches:
-        found = {}
-        readable = select_rows([batch], lambda batch: ~batch.broken)
-        for kept, logits in infer_logits(loaded.network, readable, flip=how.flip, precision=how.precision):
-            found = dict(zip(kept.index.tolist(), logits.softmax(1).cpu(), strict=True))
-        for i in batch.index.tolist():
-            if i not in found:
-                yield Prediction(files.paths[i], error=_reason(files, i, loaded.augment))
-                continue
-            values, labels = found[i].topk(min(top, len(names)))
-            pairs = zip(labels.tolist(), values.tolist(), strict=True)
+    readable = select_rows(batches, lambda batch: ~batch.broken)
+    done = 0
+    for kept, logits in infer_logits(loaded.network, readable, flip=how.flip, precision=how.precision):
+        found = logits.softmax(1).cpu().topk(min(top, len(names)))
+        for i, values, labels in zip(kept.index.tolist(), found.values.tolist(), found.indices.tolist(), strict=True):
+            yield from _unreadable(files, range(done, i), loaded.augment)
+            pairs = zip(labels, values, strict=True)
             yield Prediction(files.paths[i], tuple((names[label], value) for label, value in pairs))
+            done = i + 1
+    yield from _unreadable(files, range(done, len(files)), loaded.augment)
+
+
+def _unreadable(images: Images, numbers: Iterable[int], augment: ResolvedAugment) -> Iterator[Prediction]:
+    """Tell why images, which the network has not seen, cannot be read."""
+    for i in numbers:
+        yield Prediction(images.paths[i], error=_reason(images, i, augment))
 
 
 def _reason(images: Images, index: int, augment: ResolvedAugment) -> str:

@@ -1,8 +1,7 @@
 """Representations of images and of their flips: the vectors that an SVM is trained on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ class Representations:
 def compute_representations(network: Network, batches: Iterable[Batch]) -> Representations:
     """Compute the unit-length representations of all images and of their flips.
 
-    The representation is the output of the pool. A pool that outputs scores has its own method `representation`.
+    The representation is the output of the pool, or `representation` of a pool that outputs scores.
     """
 
     def forward(x: Tensor) -> Tensor:
@@ -36,9 +35,6 @@ def compute_representations(network: Network, batches: Iterable[Batch]) -> Repre
 
 
 def represent(network: Network, x: Tensor) -> Tensor:  # (b, 3, h, w) -> (b, d)
-    """Compute the representations of a batch of images: what the classifier of the network gets."""
+    """Compute the representations of a batch of images: what a linear classifier gets."""
     features = network.forward_features(x)
-    if network.pool.output == "features":
-        return network.forward_pool(features)
-    represent = cast(Callable[..., Tensor], network.pool.representation)
-    return represent(*features) if isinstance(features, tuple) else represent(features)
+    return network.pool.representation(*(features if isinstance(features, tuple) else (features,)))

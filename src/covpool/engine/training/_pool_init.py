@@ -28,10 +28,9 @@ def init_pool_from_data(session: Session, requests: StopRequests) -> None:
         pool.init_reduction(features, summed=partial(summed, session.fabric))
     if not settings.pool_from_data:
         return
-    start = getattr(pool, "init_from", None)
-    if start is None:
+    if pool.init_from is None:
         raise CovpoolError(f"`init.pool_from_data`: {type(pool).__name__} is not initialized from data: leave it out")
-    start(collect_descriptors(session, settings.descriptors))
+    pool.init_from(collect_descriptors(session, settings.descriptors))
 
 
 class _TrainFeatures:

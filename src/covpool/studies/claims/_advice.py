@@ -1,6 +1,7 @@
 """Advice for a folder of images: which pool and image size, and what to expect, from the records."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -8,14 +9,15 @@ from statistics import median
 from PIL import Image, UnidentifiedImageError
 
 from covpool._errors import CovpoolError
-from covpool.data import Data, Images
+from covpool.data import Data
 from covpool.data.sets import open_data
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import IMAGES, PER_CLASS, SIZES
 from covpool.studies.claims._page import gain
 from covpool.studies.claims._records import ArmResult, Results
+from covpool.studies.embed import spread
 
-SAMPLE = 200  # images whose size is read
+SAMPLE = 200  # most images whose size is read
 OWN_SIZE = 224  # of the backbone
 CLASSES = {"cub200": 200, "dtd-10": 10}  # number of classes of the data sets on record
 SIMILAR = 3  # numbers of images per class that differ by more than this factor say nothing about each other
@@ -84,9 +86,12 @@ def describe_images(data: Data) -> FolderFacts:
     """Count the classes and training images of a data set, and read the sizes of some images."""
     images = open_data(data).train
     counts = [images.targets.count(target) for target in set(images.targets)]
-    sides = _shorter_sides(images)
+    sample = spread(len(images), SAMPLE)
+    sides = _shorter_sides([images.paths[i] for i in sample])
     if not sides:
-        raise CovpoolError(f"none of the first {SAMPLE} images can be read: check the folder")
+        raise CovpoolError(
+            f"none of {len(sample)} images, evenly spread over the training images, can be read: check the folder"
+        )
     return FolderFacts(len(counts), len(images), min(counts), round(median(counts)), max(counts), round(median(sides)))
 
 
@@ -151,10 +156,9 @@ def _best_size(arms: dict[str, ArmResult]) -> int:
     return max(most, key=lambda size: (most[size], -size))
 
 
-def _shorter_sides(images: Images) -> list[int]:
-    step = max(1, len(images) // SAMPLE)
+def _shorter_sides(paths: Iterable[Path]) -> list[int]:
     found = []
-    for path in (Path(images.paths[i]) for i in range(0, len(images), step)):
+    for path in paths:
         try:
             with Image.open(path) as image:
                 found.append(min(image.size))

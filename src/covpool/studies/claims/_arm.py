@@ -15,7 +15,7 @@ class Arm:
     Attributes:
         pool: Pool, NAME or NAME:option=value:...; several joined by "+" average their log-probabilities.
         size: Image size in pixels.
-        width: Channels after the PCA, for pools that are not of first order.
+        width: Channels after the PCA, for pools that have one.
         level: Module whose output is pooled; "" is the last features.
         stride: Whether the backbone keeps its last stride.
         flips: Whether the classifier is also fitted to flipped images.

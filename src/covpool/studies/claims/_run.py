@@ -12,16 +12,14 @@ from torch.nn.functional import normalize
 from covpool.diagnostics import log_histogram, logarithm, newton_schulz, power, spectrum
 from covpool.engine.classifiers import LinearClassifier, fit_cross_validated, fit_logistic
 from covpool.engine.evaluation import calibration_error, fit_svm
-from covpool.models import make_head
 from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import pooled_vectors, start_from_data
-from covpool.studies._pool_labels import split_label
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._records import ArmResult, pack_confidence
 from covpool.studies.claims._verdict import Claim, E, pack
 from covpool.studies.claims._views import Views
-from covpool.studies.probe import width_of
 
 ONE_IMAGE_PENALTY = 1e-6  # where a class has one training image and nothing can be held out
 SPAN, BINS = (-7.0, 3.0), 60  # of the histograms of eigenvalues, in log10
@@ -29,7 +27,7 @@ BATCH = 64
 
 
 class Runner:
-    """Runs arms on one data set; fits are kept, so that arms with the same fit share it.
+    """Runs arms on one data set. The fits of one image size are kept, so that arms with the same fit share it.
 
     Args:
         views: The feature maps.
@@ -38,7 +36,7 @@ class Runner:
 
     def __init__(self, views: Views, calibrated: frozenset[str] = frozenset()) -> None:
         self.views, self.calibrated = views, calibrated
-        self._fits: dict[str, _FittedPool] = {}
+        self._fits: dict[Arm, _FittedPool] = {}
 
     def run(self, arm: Arm) -> ArmResult:
         """Fit an arm, unless its fit is known, and evaluate it on the test images."""
@@ -74,21 +72,19 @@ class Runner:
     def _pool(self, arm: Arm, train: Maps) -> Pool:
         backbone = self.views.backbone(arm)
         (channels,) = backbone.channels
-        name, options = split_label(arm.pool, "pool")
-        reduction = {"reduce_to": width_of(name, arm.width, channels), "reduce_kind": "linear"}
-        with torch.random.fork_rng([]):
-            torch.manual_seed(arm.seed)
-            made = {"layout": backbone.layout, **reduction, **options}
-            pool, _ = make_head(name, (channels,), self.views.classes, **made)
+        spec = PoolSpec.read(arm.pool, channels, backbone.layout, self.views.classes, width=arm.width)
+        pool, _ = spec.make(seed=arm.seed)
         pool.to(self.views.device).eval()
         start_from_data(pool, train)
         return pool
 
     def _fit(self, arm: Arm, train: Maps) -> "_FittedPool":
-        if arm.name not in self._fits:
+        if any(known.size != arm.size for known in self._fits):
+            self._fits.clear()
+        if arm not in self._fits:
             pool = self._pool(arm, train)
-            self._fits[arm.name] = _fit(arm, pool, pooled_vectors(pool, train), train.targets, self.views.classes)
-        return self._fits[arm.name]
+            self._fits[arm] = _fit(arm, pool, pooled_vectors(pool, train), train.targets, self.views.classes)
+        return self._fits[arm]
 
 
 class _FittedPool:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.engine.evaluation import Interval, paired_bootstrap
+from covpool.engine.evaluation import Interval, bootstrap
 
 MARGIN = 0.01  # "as good", "agrees" and "flat" mean within one point
 MANY_SEEDS = 5  # from which the bootstrap over seeds counts alone
@@ -168,7 +168,7 @@ def examine(comparison: Comparison[Any], answers: Mapping[str, Answers]) -> Find
 
 def paired_interval(contrast: Tensor) -> Interval:  # (seeds, images)
     """The 95 % interval of the mean: over images and seeds, or over seeds alone where that is wider."""
-    low, high = paired_bootstrap(contrast, torch.zeros_like(contrast))
+    low, high = bootstrap(contrast)
     seeds = len(contrast)
     if not 1 < seeds < MANY_SEEDS:
         return low, high

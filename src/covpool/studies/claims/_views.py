@@ -4,20 +4,19 @@ The feature maps of one image size are kept. So are its inputs on a GPU, where d
 backbone.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from covpool._progress import OnProgress, discard
 from covpool.data import Augment, Data, ResolvedAugment
-from covpool.data.pipeline import EvalBatches
+from covpool.data.pipeline import Batch, EvalBatches
 from covpool.data.sets import open_data
 from covpool.engine import with_progress
 from covpool.models import Backbone, make_features
-from covpool.studies._feature_maps import Maps
+from covpool.studies._feature_maps import Maps, compute_maps
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._corruptions import corrupt
 
@@ -58,7 +57,7 @@ class Views:
         self._images = {"train": splits.train, "test": splits.test}
         self.classes = len(splits.train.classes)
         self._backbones: dict[tuple[str, bool], Backbone] = {}
-        self._inputs: dict[tuple[Part, int], list[tuple[Tensor, Tensor]]] = {}
+        self._inputs: dict[tuple[Part, int], list[Batch]] = {}
         self._maps: dict[tuple[object, ...], Maps] = {}
 
     def train(self, arm: Arm) -> Maps:
@@ -98,25 +97,15 @@ class Views:
             self._maps[key] = self._compute(arm, part, corruption, flips)
         return self._maps[key]
 
-    @torch.no_grad()
     def _compute(self, arm: Arm, part: Part, corruption: str, flips: bool) -> Maps:
-        backbone, augment = self.backbone(arm), self._augment(arm)
-        mean, std = (torch.tensor(color, device=self.device)[:, None, None] for color in (augment.mean, augment.std))
-        kept: list[list[Tensor]] = [[], []]
-        targets = []
-        for number, (inputs, y) in enumerate(self._batches(arm, part)):
-            targets.append(y)
-            x = inputs.float()
-            if corruption:
-                x = (corrupt((x * std + mean).clamp(0, 1), corruption, seed=number) - mean) / std
-            for side in range(1 + flips):
-                found = backbone(x.flip(-1) if side else x)
-                features = found[0] if isinstance(found, tuple) else found  # a tuple from a tap
-                kept[side].append(features.half())
-        return Maps(torch.cat([*kept[0], *kept[1]]), torch.cat(targets))
+        batches = self._batches(arm, part)
+        if corruption:
+            batches = _corrupted(batches, corruption, self._augment(arm))
+        count, dtype = len(self._images[part]), torch.float16
+        return compute_maps(self.backbone(arm), batches, count, flipped=flips, dtype=dtype, keep_on=self.device)
 
-    def _batches(self, arm: Arm, part: Part) -> Iterable[tuple[Tensor, Tensor]]:
-        """The inputs of all images at the size of an arm, in half precision, and their targets, batch by batch."""
+    def _batches(self, arm: Arm, part: Part) -> Iterable[Batch]:
+        """The inputs of all images at the size of an arm, in half precision."""
         key = (part, arm.size)
         if key in self._inputs:
             return self._inputs[key]
@@ -124,12 +113,20 @@ class Views:
             self._images[part], self._augment(arm), self.subject.data, batch_size=BATCH, device=self.device
         )
         shown = with_progress(batches, f"{part} images at {arm.size} px", self._on_progress)
-        read = ((batch.x.half(), batch.y) for batch in shown)
+        read = (replace(batch, x=batch.x.half()) for batch in shown)
         if self.device.type == "cpu":
             return read
         if any(known[1] != arm.size for known in self._inputs):
             self._inputs.clear()
         return self._inputs.setdefault(key, list(read))
+
+
+def _corrupted(batches: Iterable[Batch], name: str, augment: ResolvedAugment) -> Iterator[Batch]:
+    """Corrupt the images of batches, whose inputs are normalized as `augment` says."""
+    for number, batch in enumerate(batches):
+        x = batch.x.float()
+        mean, std = (x.new_tensor(color)[:, None, None] for color in (augment.mean, augment.std))
+        yield replace(batch, x=(corrupt((x * std + mean).clamp(0, 1), name, seed=number) - mean) / std)
 
 
 def _few(maps: Maps, per_class: int, seed: int) -> Maps:

@@ -16,12 +16,13 @@ from covpool.data import Augment, ResolvedAugment
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
 from covpool.engine.evaluation import LoadedCheckpoint, represent
-from covpool.models import AttachedArchitecture, Backbone, Network, make_features, make_head
+from covpool.models import AttachedArchitecture, Backbone, Network, make_features
 from covpool.pools import pool_info
 from covpool.recipe import read_settings
 from covpool.studies._feature_maps import Maps
-from covpool.studies._frozen import pooled_vectors, start_from_data
+from covpool.studies._frozen import pooled_vectors, start_from_data, vector_length
 from covpool.studies._pool_labels import pca_options
+from covpool.studies._pool_spec import PoolSpec
 
 START_IMAGES = 2000  # most images that a pool starts from
 
@@ -38,7 +39,8 @@ class FrozenBackbone(Settings):
     pool_options: Options = Field(default_factory=dict)
     """Options of the pool, such as pool_options.iterations=3."""
     width: PositiveInt = 256
-    """Channels after the PCA. Pools of first order, and backbones with fewer channels, have no PCA."""
+    """Channels after the PCA; mfafv gets at most 128. avg, gem, max and kernel, and backbones with fewer channels, have
+    no PCA."""
     size: NonNegativeInt = 0
     """Side of the input in pixels; 0 is the backbone's own."""
     weights: str = ""
@@ -120,7 +122,7 @@ class StartedEmbedder:
     @property
     def length(self) -> int:
         """Length of a vector."""
-        return pooled_vectors(self.embedder.network.pool, Maps(self.maps.features[:1], self.maps.targets[:1])).shape[1]
+        return vector_length(self.embedder.network.pool, self.maps)
 
     def vectors(self) -> Vectors:
         """The vectors of the images that the pool was started from."""
@@ -183,9 +185,10 @@ def _build(settings: FrozenBackbone) -> Network:
         weights=settings.weights or None,
     )
     assert isinstance(features, Backbone)
-    options = {"layout": features.layout, **settings.pool_options}
-    options |= pca_options(settings.pool, features.channels[0], settings.width)
-    pool, classifier = make_head(settings.pool, features.channels, 1, **options)
+    (channels,) = features.channels
+    options = {"layout": features.layout, **pca_options(settings.pool, channels, settings.width)}
+    options |= settings.pool_options
+    pool, classifier = PoolSpec(settings.pool, options, channels, features.layout, classes=1).make()
     architecture = AttachedArchitecture(
         backbone=settings.backbone,
         pool=settings.pool,

@@ -10,7 +10,8 @@ from covpool._progress import OnProgress
 from covpool.data import Images, ResolvedAugment
 from covpool.studies._feature_maps import Maps
 from covpool.studies._frozen import FrozenFit, fit_frozen
-from covpool.studies.fit._choice import Candidate, PoolSpec, Trial, choose
+from covpool.studies._pool_spec import PoolSpec
+from covpool.studies.fit._choice import Candidate, Trial, choose
 from covpool.studies.fit._features import Tap, TappedBackbone
 from covpool.studies.fit._settings import Fit
 
@@ -78,10 +79,8 @@ class CandidateComparison:
 
     def _fit(self, candidate: Candidate, tap: Tap, maps: Maps) -> FittedPool:
         settings, classes = self.settings, len(self.images.classes)
-        spec = PoolSpec.read(candidate.pool, tap.channels, settings.width)
-        with torch.random.fork_rng([]):
-            torch.manual_seed(settings.seed)
-            pool = spec.make(tap.channels, tap.layout, classes)
+        spec = PoolSpec.read(candidate.pool, tap.channels, tap.layout, classes, width=settings.width)
+        pool, _ = spec.make(seed=settings.seed)
         weights = _balanced(maps.targets, classes) if settings.class_weights == "balanced" else None
         frozen = fit_frozen(pool, maps, classes, class_weights=weights, folds=settings.folds, seed=settings.seed)
         chosen = frozen.chosen

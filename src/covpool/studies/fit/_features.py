@@ -13,6 +13,7 @@ from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
 from covpool.data import Augment, Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
+from covpool.engine import with_progress
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, make_features, previous_block
 from covpool.pools import Layout
@@ -104,11 +105,11 @@ class TappedBackbone:
         with _recorded(self.features, inner, dtype, keep_on) as recorded:
             last = compute_maps(
                 self.features,
-                batches,
+                with_progress(batches, f"feature maps at {size} px", on_progress),
+                len(images),
                 flipped=settings.flips,
                 dtype=dtype,
                 keep_on=keep_on,
-                on_progress=lambda _, done, total: on_progress(f"feature maps at {size} px", done, total),
             )
         views = 1 + settings.flips  # the backbone sees each batch, then the same batch flipped
         found = {level: _joined(recorded[level], views, last.targets) for level in inner}

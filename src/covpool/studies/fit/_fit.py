@@ -26,8 +26,8 @@ from covpool.studies.fit._settings import Fit
 def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = discard, **settings: Any) -> FitResult:
     """Fit a pool and a linear classifier to the frozen features of a pre-trained backbone.
 
-    The feature maps of the training images and of their flipped copies are computed once. For pools of second order,
-    PCA reduces their channels. The classifier is logistic regression with a cross-validated penalty. By default pool,
+    The feature maps of the training images and of their flipped copies are computed once. PCA reduces
+    the channels for most pools. The classifier is logistic regression with a cross-validated penalty. By default pool,
     image size and tap are chosen by cross-validation too. The test images are used once, for the accuracy.
 
     Args:

@@ -35,7 +35,8 @@ class Fit(Settings):
     pool: tuple[str, ...] = (AUTO,)
     """Pool, NAME or NAME:option=value:..., or a list to choose from. "auto" chooses from avg, isqrt and gaussian."""
     width: PositiveInt = 256
-    """Channels after PCA, for pools of second order. Features with fewer channels keep theirs."""
+    """Channels after PCA; mfafv gets at most 128. avg, gem, max and kernel, and features with fewer channels, have no
+    PCA."""
     size: tuple[NonNegativeInt, ...] = (0,)
     """Image size, or a list to choose from. 0 is the backbone's own; with pool=auto also 1.4 times that."""
     level: tuple[str, ...] = ("",)

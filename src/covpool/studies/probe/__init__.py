@@ -1,7 +1,6 @@
 """Probe: compare pools on the same frozen features."""
 
 from covpool.studies.probe._convex import RANDOM_POOLS as RANDOM_POOLS
-from covpool.studies.probe._inputs import width_of as width_of
 from covpool.studies.probe._plot import plot_probe as plot_probe
 from covpool.studies.probe._probe import probe as probe
 from covpool.studies.probe._result import ProbeResult as ProbeResult

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 
+from covpool.pools import Pool
 from covpool.studies._feature_maps import Maps
-from covpool.studies._frozen import AT_ONCE, fit_frozen, vectors_of
+from covpool.studies._frozen import AT_ONCE, fit_frozen
 from covpool.studies.probe._inputs import Measure, ProbeInputs
 from covpool.studies.probe._result import ProbeResult, pack
 
@@ -25,9 +26,7 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
     """
     head, train, test = inputs.heads[label], inputs.train, inputs.test
     device = train.targets.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        pool = head.make().pool
+    pool, _ = head.make(seed=seed)
     fitted = fit_frozen(pool, train, head.classes, descriptors=inputs.probe.descriptors)
     scores = fitted.scores(test)
     right = (scores.argmax(1) == test.targets) & scores.isfinite().all(1)
@@ -36,7 +35,7 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
         key=inputs.key,
         pool=label,
         seed=seed,
-        random=head.pool in RANDOM_POOLS,
+        random=head.name in RANDOM_POOLS,
         penalty=chosen.penalty,
         penalties_tried={f"{penalty:g}": accuracy for penalty, accuracy in chosen.accuracies.items()},
         held_out=chosen.accuracy,
@@ -50,16 +49,16 @@ def run_convex(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult |
         classifier_parameters=chosen.classifier.weights.numel() + head.classes,
         seconds=sum(fitted.seconds.values()),
         batch_size=min(AT_ONCE, len(test)),
-        costs=before.costs if before else measure(_pooling(vectors_of(pool), test), device),
+        costs=before.costs if before else measure(_pooling(pool, test), device),
     )
 
 
-def _pooling(pool: Callable[[torch.Tensor], torch.Tensor], maps: Maps) -> Callable[[], None]:
+def _pooling(pool: Pool, maps: Maps) -> Callable[[], None]:
     """Return a function that pools one batch, to measure its cost."""
     x, _ = maps.batch(torch.arange(min(AT_ONCE, len(maps)), device=maps.targets.device))
 
     @torch.no_grad()
     def run() -> None:
-        pool(x)
+        pool.representation(x)
 
     return run

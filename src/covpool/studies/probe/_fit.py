@@ -3,37 +3,19 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from covpool.engine.training import lr_factor, make_optimizer, set_lr
-from covpool.models import Network, make_head
-from covpool.pools import Layout
+from covpool.models import Network
 from covpool.recipe import Optimizer, Schedule
 from covpool.studies._feature_maps import Maps
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe._settings import Probe
 
 ROWS = 256  # images per batch when scores are computed
-
-
-@dataclass(frozen=True)
-class HeadSpec:
-    """How to build a pool and a classifier for the features of a backbone."""
-
-    pool: str
-    options: dict[str, Any]
-    channels: int
-    layout: Layout
-    reduce_to: int | None
-    classes: int
-
-    def make(self) -> Network:
-        """Build a new head on the CPU, as a network that takes feature maps. It uses torch's random numbers."""
-        options = {"reduce_to": self.reduce_to, "layout": self.layout, **self.options}
-        return Network(nn.Identity(), *make_head(self.pool, (self.channels,), self.classes, **options))
 
 
 @dataclass(frozen=True)
@@ -45,7 +27,7 @@ class FittedHead:
     seconds: float
 
 
-def fit(head: HeadSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> FittedHead:
+def fit(head: PoolSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, seed: int) -> FittedHead:
     """Train a new head on some images and their flipped copies.
 
     Args:
@@ -60,7 +42,7 @@ def fit(head: HeadSpec, maps: Maps, chosen: Tensor, probe: Probe, *, lr: float, 
     start = time.perf_counter()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        network = head.make().to(device)
+        network = Network(nn.Identity(), *head.make()).to(device)
         rows = _order(chosen, len(maps), probe, seed).to(device)
         _start_from_data(network, maps, rows, probe.descriptors)
         losses = _train(network, maps, rows, probe, lr)
@@ -85,15 +67,6 @@ def training_pass(network: Network, maps: Maps, batch_size: int) -> Callable[[],
         cross_entropy(network(x), y).backward()
 
     return run
-
-
-@torch.no_grad()
-def representation_size(network: Network, maps: Maps) -> int:
-    """Return the length of the representation. For a pool that returns scores, this is the vector they are made of."""
-    if network.pool.output == "features":
-        return network.pool.out_features
-    represent = cast(Callable[[Tensor], Tensor], network.pool.representation)
-    return represent(maps.batch(torch.zeros(1, dtype=torch.int64, device=maps.targets.device))[0]).shape[1]
 
 
 def _order(chosen: Tensor, count: int, probe: Probe, seed: int) -> Tensor:  # -> (steps, batch)
@@ -135,8 +108,7 @@ def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> 
 
     The network is in training mode, in which the batch norm of a new reduction has the scale of the features.
     """
-    start = getattr(network.pool, "init_from", None)
-    if start is None:
+    if network.pool.init_from is None:
         return
     network.train()
     found: list[Tensor] = []
@@ -145,4 +117,4 @@ def _start_from_data(network: Network, maps: Maps, rows: Tensor, count: int) -> 
         if sum(map(len, found)) >= 4 * count:  # more than needed, so that they come from many images
             break
     every = torch.cat(found)
-    start(every[torch.randperm(len(every))[:count].to(every.device)])
+    network.pool.init_from(every[torch.randperm(len(every))[:count].to(every.device)])

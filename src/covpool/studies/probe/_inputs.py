@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from covpool._errors import CovpoolError
 from covpool._progress import OnProgress
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
+from covpool.engine import with_progress
 from covpool.engine.evaluation import cached, file_digest, file_marks
 from covpool.models import Backbone, InputSettings, make_features
-from covpool.pools import pool_info
 from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
-from covpool.studies.probe._fit import HeadSpec
+from covpool.studies._pool_labels import pca_options
+from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
 
 IMAGES = {"cpu": 16}  # images per batch of the backbone; small batches stay in the cache of a CPU
@@ -28,9 +28,6 @@ ONLY_SGD = (
     *("epochs", "batch_size", "lr", "extend_lr", "refine_lr", "held_out", "folds", "momentum", "weight_decay"),
     *("warmup_epochs", "clip_norm", "head_factor"),
 )
-# Largest number of channels that a pool gets after the PCA. kernel needs descriptors that are not centered, so it gets
-# all channels (0); the vectors of mfafv have 550 numbers per channel.
-WIDEST = {"kernel": 0, "mfafv": 128}
 
 Measure = Callable[[Callable[[], None], torch.device], dict[str, float | None]]
 
@@ -40,7 +37,7 @@ class ProbeInputs:
     """What all pools share."""
 
     probe: Probe
-    heads: dict[str, HeadSpec]
+    heads: dict[str, PoolSpec]
     train: Maps
     test: Maps
     key: str
@@ -59,27 +56,17 @@ def make_backbone(settings: Probe) -> Backbone:
     return features
 
 
-def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, HeadSpec]:
+def make_heads(settings: Probe, backbone: Backbone, classes: int) -> dict[str, PoolSpec]:
     """Describe the head of every pool, and build each once to find mistakes in options before the work begins."""
     (channels,) = backbone.channels
     convex = settings.classifier == "logistic"
     heads = {}
     for label, (name, options) in chosen_pools(settings).items():
-        width = width_of(name, settings.reduce_to, channels) if convex else settings.reduce_to or None
-        options = {"reduce_kind": "linear" if convex else "conv_bn_relu", **options}
-        heads[label] = HeadSpec(name, options, channels, backbone.layout, width, classes)
-    for label, head in heads.items():
-        try:
-            head.make()
-        except (TypeError, ValueError) as error:
-            raise CovpoolError(f"`pools`: {label} cannot be built: {error}") from error
+        trained = {"reduce_to": settings.reduce_to or None, "reduce_kind": "conv_bn_relu"}
+        reduction = pca_options(name, channels, settings.reduce_to) if convex else trained
+        heads[label] = PoolSpec(name, {**reduction, **options}, channels, backbone.layout, classes)
+        heads[label].make()
     return heads
-
-
-def width_of(pool: str, wanted: int, channels: int) -> int | None:
-    """Return the channels after the PCA; None for all channels, as for pools with one number per channel."""
-    width = min(wanted, WIDEST.get(pool, wanted))
-    return width if 0 < width < channels and pool_info(pool).size != "c" else None
 
 
 def resolve_inputs(settings: Probe, own: InputSettings) -> Probe:
@@ -103,17 +90,19 @@ def make_maps(
         backbone.to(memory_format=torch.channels_last)  # halves the time of MobileNetV2
 
     def compute(images: Images, what: str, flipped: bool) -> Maps:
+        batches = EvalBatches(images, augment, settings.data, batch_size=size, device=device, on_progress=on_progress)
         return compute_maps(
             backbone,
-            EvalBatches(images, augment, settings.data, batch_size=size, device=device, on_progress=on_progress),
+            with_progress(batches, f"feature maps, {what}", on_progress),
+            len(images),
             flipped=flipped,
             dtype=DTYPES[settings.maps],
             keep_on=device if settings.keep == "device" else "cpu",
-            on_progress=lambda _, done, total: on_progress(f"feature maps, {what}", done, total),
         )
 
     def kept(images: Images, what: str, flipped: bool) -> Maps:
-        key = {**_features(settings), "images": file_marks(images.paths), "mirrored": flipped}
+        marks = {"images": file_marks(images.paths), "broken": settings.data.broken}
+        key = {**_features(settings), **marks, "mirrored": flipped}
         maps = cached(folder, key, lambda: compute(images, what, flipped), Maps)
         return maps.to(device, keep=settings.keep)
 

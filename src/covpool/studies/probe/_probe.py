@@ -60,7 +60,7 @@ def probe(
     jobs = [
         (label, seed)
         for label, head in heads.items()
-        for seed in (settings.seeds[:1] if convex and head.pool not in RANDOM_POOLS else settings.seeds)
+        for seed in (settings.seeds[:1] if convex and head.name not in RANDOM_POOLS else settings.seeds)
     ]
     inputs: ProbeInputs | None = None
     for done, (label, seed) in enumerate(jobs):

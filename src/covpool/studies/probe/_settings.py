@@ -37,7 +37,7 @@ class Probe(Settings):
     pools: tuple[str, ...] = ("avg", "bcnn", "cov", "isqrt", "mpn", "gaussian")
     """Pools to compare: NAME, NAME:option=value:..., or "all"."""
     reduce_to: NonNegativeInt = 256
-    """Channels after the reduction; 0 turns it off. See `HeadSpec` for the pools that get other numbers."""
+    """Channels after the reduction; 0 turns it off. With logistic regression, `pca_options` gives some pools others."""
     classifier: Literal["logistic", "sgd"] = "logistic"
     """"logistic" is fitted to convergence, after a PCA. "sgd" trains reduction, pool and classifier."""
     epochs: PositiveInt = 10

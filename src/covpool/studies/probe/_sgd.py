@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from covpool.models import Network
-from covpool.studies.probe._fit import HeadSpec, fit, logits, representation_size, training_pass
+from covpool.studies._frozen import vector_length
+from covpool.studies._pool_spec import PoolSpec
+from covpool.studies.probe._fit import fit, logits, training_pass
 from covpool.studies.probe._inputs import Measure, ProbeInputs
 from covpool.studies.probe._lr_choice import LrChoice, choose_lr
 from covpool.studies.probe._result import ProbeResult, pack
@@ -44,7 +46,7 @@ def run_sgd(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult | No
         right=pack(right),
         diverged_at=fitted.diverged_at,
         channels=fitted.network.pool.channels[0],
-        size=representation_size(fitted.network, test),
+        size=vector_length(fitted.network.pool, test),
         pool_parameters=_count(fitted.network, "pool"),
         classifier_parameters=_count(fitted.network, "classifier"),
         seconds=fitted.seconds,
@@ -54,7 +56,7 @@ def run_sgd(inputs: ProbeInputs, label: str, seed: int, before: ProbeResult | No
 
 
 def _held_out(
-    inputs: ProbeInputs, head: HeadSpec, lr: float, fold: int, part: Tensor, rest: Tensor
+    inputs: ProbeInputs, head: PoolSpec, lr: float, fold: int, part: Tensor, rest: Tensor
 ) -> tuple[float, float]:
     """Train on the images `part` and return accuracy and loss on the images `rest`; -1 if the training diverges."""
     fitted = fit(head, inputs.train, part, inputs.probe, lr=lr, seed=fold)

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import zeros_like
-
-from covpool.engine.evaluation import Interval, paired_bootstrap
+from covpool.engine.evaluation import Interval, bootstrap
 from covpool.studies.probe._result import ProbeResult, rights
 
 Group = Literal["best", "worse", "diverged", "failed"]
@@ -84,15 +82,15 @@ def summarize(results: Iterable[ProbeResult], *, reference: str = "avg") -> list
             rows.append(_unsound(pool, own))
             continue
         right = rights(own)
-        to_best = paired_bootstrap(right, rights(sound[best]))
+        to_best = bootstrap(right - rights(sound[best]))
         rows.append(
             PoolSummary(
                 pool,
                 "best" if to_best[1] >= 0 else "worse",
                 _mean(own),
-                paired_bootstrap(right, zeros_like(right)),
+                bootstrap(right),
                 to_best,
-                paired_bootstrap(right, rights(sound[reference])) if reference in sound else None,
+                bootstrap(right - rights(sound[reference])) if reference in sound else None,
                 tuple(own),
                 _remarks(own),
             )
@@ -116,8 +114,7 @@ def _unsound(pool: str, results: list[ProbeResult]) -> PoolSummary:
     if failed:
         return PoolSummary(pool, "failed", results=tuple(results), note=failed)
     lost = ", ".join(f"seed {one.seed} at step {one.diverged_at}" for one in results if one.diverged_at is not None)
-    right = rights(results)
-    interval = paired_bootstrap(right, zeros_like(right))
+    interval = bootstrap(rights(results))
     note = f"loss not finite: {lost}"
     return PoolSummary(pool, "diverged", _mean(results), interval, results=tuple(results), note=note)
 
