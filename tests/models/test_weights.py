@@ -84,3 +84,10 @@ def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
         covpool.attach("torchvision/squeezenet1_1", weights=tmp_path / "nowhere.pth")
     with pytest.raises(ValueError, match="one file per backbone, 1; got 2"):
         covpool.attach("test_resnet", weights=(tmp_path / "a", tmp_path / "b"))
+
+
+def test_a_checkpoint_is_not_taken_for_weights_of_a_backbone(tmp_path: Path) -> None:
+    path = tmp_path / "trained.safetensors"
+    covpool.save(covpool.attach("test_resnet", "avg", 3), path)
+    with pytest.raises(covpool.CovpoolError, match=r"is a checkpoint of covpool, .* init\.weights"):
+        covpool.attach("test_resnet", "avg", 3, weights=path)

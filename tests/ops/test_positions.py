@@ -31,6 +31,16 @@ def test_the_sum_of_half_precision_weights_does_not_overflow() -> None:
     np.testing.assert_allclose(wide, WEIGHTS.numpy() / WEIGHTS.numpy().sum(1, keepdims=True), rtol=1e-6)
 
 
+@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf")])
+def test_weights_that_are_negative_or_not_finite_are_refused(bad: float) -> None:
+    weights = WEIGHTS.clone()
+    weights[1, 0] = bad
+    with refuses(ValueError, "`weights`", "finite and not negative"):
+        keep_positions(X, None, weights)
+    keep_positions(X, MASK, weights)  # this position is masked
+    torch.vmap(lambda x, w: keep_positions(x, None, w)[1])(X, weights)  # cannot be checked
+
+
 def test_mask_zeroes_features_and_weights() -> None:
     poisoned = torch.where(MASK[..., None], X, torch.nan)
     x, w = keep_positions(poisoned, MASK, None)

@@ -29,19 +29,9 @@ def chosen_device(asked: str) -> str:
     >>> chosen_device("cpu")
     'cpu'
     """
-    import torch
+    from covpool.engine import usable_device
 
-    has_gpu = torch.cuda.is_available()
-    if not asked:
-        return "cuda" if has_gpu else "cpu"
-    try:
-        device = torch.device(asked)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()):
-        return asked
-    expected = "cpu or a GPU of this machine" if has_gpu else "cpu, because this machine has no GPU"
-    raise CovpoolError(f"--device must be {expected}; got {asked!r}")
+    return usable_device(asked or "auto", "--device")
 
 
 def split_data(asked: str) -> tuple[str, str]:

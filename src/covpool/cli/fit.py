@@ -46,7 +46,7 @@ def command(
     name, root = split_data(folder)
     given = [f"data.name={name}"] * bool(name) + [f"out={out}"] * bool(out)
     chosen = read_fit(root, [*(settings or []), *given])
-    if device or chosen.device == "auto":
+    if device:
         chosen = chosen.changed(device=chosen_device(device))
     console = Console()
     with counting_bar(console, "reading") as on_progress:

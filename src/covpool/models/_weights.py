@@ -26,6 +26,11 @@ def load_backbone_weights(backbone: Backbone, path: str | Path) -> None:
     """
     found = find_state(read_tensors(path))
     state = {key.removeprefix("module."): value for key, value in found.items() if isinstance(value, Tensor)}
+    if any(key.startswith("features.body.") for key in state):
+        raise CovpoolError(
+            f"{path} is a checkpoint of covpool, with pool and classifier, and not the weights of a backbone: load it "
+            "with covpool.load, start a training from it with init.weights, or embed images with --model"
+        )
     state = {OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
     gone = tuple(f"{name}." for name in backbone.removed)
     wanted = backbone.body.state_dict()

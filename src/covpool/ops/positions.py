@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from covpool._check_tensors import check_positions
+from covpool._errors import CovpoolError
+from covpool.ops._autograd import is_eager
 from covpool.ops.elementary import one_if_zero
 
 
@@ -17,6 +19,7 @@ def keep_positions(
 
     Values at masked positions, NaN included, have no effect. An empty mask gives zero weights. The sum is computed in
     at least float32, so that it does not overflow. `dtype` is the dtype of the weights, by default that of x.
+    Weights that are negative or not finite are refused on a CPU, outside of compiled and transformed functions.
     """
     if mask is None and weights is None:
         return x, None
@@ -31,8 +34,19 @@ def keep_positions(
     else:
         assert weights is not None
         w = weights.to(wide)
+    if weights is not None:
+        _check_not_negative(w)
     total = w.sum(-1, keepdim=True)
     return x, torch.where(total == 0, 0, w / one_if_zero(total)).to(dtype or x.dtype)
+
+
+def _check_not_negative(weights: Tensor) -> None:
+    """Refuse weights that give no covariance. On a GPU the check would wait for the device, so it is left out."""
+    if weights.device.type == "cpu" and is_eager(weights) and not bool(((weights >= 0) & weights.isfinite()).all()):
+        raise CovpoolError(
+            f"`weights` must be finite and not negative; got {float(weights.min())} as the smallest: apply a softmax "
+            "or a ReLU to attention scores"
+        )
 
 
 def mean(

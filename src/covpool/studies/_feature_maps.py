@@ -1,15 +1,20 @@
 """Feature maps of a frozen backbone, computed once: a probe trains its pools on them."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
+from covpool.data import UNKNOWN, Images
 from covpool.data.pipeline import Batch
 from covpool.engine import infer, select_rows
+
+logger = logging.getLogger(__name__)
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -37,6 +42,26 @@ class Maps:
         """Return float32 features and targets of rows (b,) of `features`, on the device of the targets."""
         features = self.features.index_select(0, rows.to(self.features.device))
         return features.to(self.targets.device, non_blocking=True).float(), self.targets[rows % len(self)]
+
+
+def say_left_out(maps: Maps, images: Images, what: str) -> None:
+    """Log a warning if the maps lack images whose class is known: with data.broken=skip, those that cannot be read.
+
+    Args:
+        maps: The maps, computed or from a cache.
+        images: The images that they should have.
+        what: What the images are, such as "training".
+    """
+    known = sum(target != UNKNOWN for target in images.targets)
+    if len(maps) < known:
+        _warn_once(
+            f"{known - len(maps)} of {known} {what} images cannot be read and are left out, because data.broken=skip"
+        )
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 def compute_maps(

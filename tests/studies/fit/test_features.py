@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trees
-from covpool.data import Data
+from covpool.data import Data, Images
 from covpool.data.pipeline import eval_transform
 from covpool.data.sets import open_data
 from covpool.models import InputSettings, make_features
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 def tapped(root: Path, **settings: Any) -> TappedBackbone:
     small = {"backbone": "test_resnet", "pretrained": False, "maps": "fp32", "batch_size": 4, **settings}
-    return TappedBackbone(Fit(data=Data(root=str(root), workers=0), **small), CPU)
+    return TappedBackbone(Fit(**{"data": Data(root=str(root), workers=0), **small}), CPU)
 
 
 @pytest.fixture
@@ -87,5 +87,17 @@ def test_a_cache_keeps_the_feature_maps(root: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(module, "compute_maps", None)
     again = tapped(root, **settings).compute(images, 64, backbone.taps, lambda *_: None)
     assert all(torch.equal(first[level].features, again[level].features) for level in first)
+    others = Images(images.paths, [1 - target for target in images.targets], images.classes)
+    with pytest.raises(TypeError):  # other classes of the same images
+        tapped(root, **settings).compute(others, 64, backbone.taps, lambda *_: None)
     with pytest.raises(TypeError):  # other weights are computed anew
         tapped(root, seed=1, **settings).compute(images, 64, backbone.taps, lambda *_: None)
+
+
+def test_images_that_are_left_out_are_counted(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    images = open_data(Data(root=str(root))).train
+    Path(images.paths[0]).write_bytes(b"no image")
+    backbone = tapped(root, data=Data(root=str(root), workers=0, broken="skip"), size=64)
+    backbone.compute(images, 64, backbone.taps, lambda *_: None)
+    (record,) = caplog.records
+    assert f"1 of {len(images)} training images cannot be read and are left out" in record.getMessage()

@@ -48,6 +48,20 @@ def test_candidates_are_compared_and_one_is_chosen(result: FitResult) -> None:
     assert len(result.evaluation.by_class) == 4
 
 
+def test_a_device_that_is_not_there_is_refused(root: Path, tmp_path: Path) -> None:
+    for device in ("meta", "gpu", *(["cuda"] * (not torch.cuda.is_available()))):
+        with pytest.raises(ValueError, match=rf"`device` must be cpu.*; got '{device}'"):
+            covpool.fit(root, out=str(tmp_path / "fit"), **{**SMALL, "device": device})
+
+
+def test_a_wrong_option_of_a_pool_is_found_before_the_features(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare.TappedBackbone, "compute", None)
+    with pytest.raises(ValueError, match=r"the pool isqrt cannot be built: .*iteration"):
+        covpool.fit(root, out=str(tmp_path / "fit"), **{**SMALL, "pool": "isqrt:iteration=3"})
+
+
 def test_the_checkpoint_describes_everything(result: FitResult, root: Path) -> None:
     about = read_checkpoint(result.checkpoint)
     assert about.class_names == ("class0", "class1", "class2", "class3")

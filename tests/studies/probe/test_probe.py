@@ -284,6 +284,16 @@ class TestProbe:
         with pytest.raises(AssertionError, match="made again"):
             list(probe(settings.changed(epochs=3), known=first))
 
+    def test_results_of_images_with_the_same_names_are_not_reused(self, tmp_path: Path) -> None:
+        here, there = (make_tree(tmp_path / name) for name in ("here", "there"))
+        asked = PROBE.changed(pools=("avg",), seeds=(0,), lr=(0.1,))
+        (first,) = probe(asked.changed(data=Data(root=str(here), workers=0)))
+        again = asked.changed(data=Data(root=str(there), workers=0))
+        assert list(probe(again, known=[first])) == [first]  # the same images in another folder
+        (there / "test" / "green" / "0.png").write_bytes((there / "test" / "red" / "0.png").read_bytes())
+        (other,) = probe(again, known=[first])
+        assert other.key != first.key
+
     def test_feature_maps_are_kept_on_disk(
         self, settings: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -19,7 +19,7 @@ from covpool.engine.evaluation._tensor_files import SCORES_FILE as SCORES_FILE
 from covpool.engine.evaluation._tensor_files import SavedScores as SavedScores
 from covpool.engine.evaluation._tensor_files import cached as cached
 from covpool.engine.evaluation._tensor_files import file_digest as file_digest
-from covpool.engine.evaluation._tensor_files import file_marks as file_marks
+from covpool.engine.evaluation._tensor_files import image_marks as image_marks
 from covpool.engine.evaluation._tensor_files import read_scores as read_scores
 from covpool.engine.evaluation._tensor_files import save_scores as save_scores
 from covpool.engine.evaluation._tensor_files import write_submission as write_submission

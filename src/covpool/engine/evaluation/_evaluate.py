@@ -18,7 +18,7 @@ from covpool.engine._same_split import check_same_split
 from covpool.engine.evaluation._representations import Representations, compute_representations
 from covpool.engine.evaluation._summary import Evaluation, summarize_scores
 from covpool.engine.evaluation._svm import fit_svm
-from covpool.engine.evaluation._tensor_files import cached, file_digest, file_marks
+from covpool.engine.evaluation._tensor_files import cached, file_digest, image_marks
 from covpool.io import Checkpoint, EvaluationSettings, read_checkpoint
 from covpool.models import Network
 from covpool.recipe import Precision
@@ -174,7 +174,7 @@ def _representations(
     key: dict[str, object] = {
         "kind": "representations",
         "checkpoint": file_digest(checkpoint.about.path),
-        "images": file_marks(images.paths),
+        "images": image_marks(images),
         "augment": checkpoint.augment.model_dump(mode="json"),
         "broken": data.broken,
     }

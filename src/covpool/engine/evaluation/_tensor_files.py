@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -55,9 +55,14 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_marks(paths: Iterable[Path]) -> list[str]:
-    """The path, size and modification time of every file, so that a replaced file changes a cache key."""
-    return [_mark(path) for path in paths]
+def image_marks(images: Images) -> list[str]:
+    """What changes a cache key if an image or its class changes: path, size, modification time and target of each.
+
+    >>> image_marks(Images([Path("a.png")], [1], ("cat", "dog")))
+    ["('cat', 'dog')", '1 a.png']
+    """
+    marked = zip(images.targets, images.paths, strict=True)
+    return [repr(images.classes), *(f"{target} {_mark(path)}" for target, path in marked)]
 
 
 def _mark(path: Path) -> str:

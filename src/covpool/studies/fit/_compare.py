@@ -59,6 +59,9 @@ class CandidateComparison:
         settings, backbone = self.settings, self.backbone
         count = len(settings.pools) * len(backbone.sizes) * len(backbone.taps)
         compared = self._images_to_compare(count)
+        for tap in backbone.taps:
+            for label in settings.pools:
+                self._spec(label, tap).make(seed=settings.seed)  # finds mistakes in options before the work begins
         self._describe(count, len(compared))
         found: list[FittedPool] = []
         for size in backbone.sizes:
@@ -77,9 +80,12 @@ class CandidateComparison:
         self.on_progress(f"fitting {candidate.pool} to all images", 0, 0)
         return self._fit(candidate, tap, maps[tap.level])
 
+    def _spec(self, label: str, tap: Tap) -> PoolSpec:
+        return PoolSpec.read(label, tap.channels, tap.layout, len(self.images.classes), width=self.settings.width)
+
     def _fit(self, candidate: Candidate, tap: Tap, maps: Maps) -> FittedPool:
         settings, classes = self.settings, len(self.images.classes)
-        spec = PoolSpec.read(candidate.pool, tap.channels, tap.layout, classes, width=settings.width)
+        spec = self._spec(candidate.pool, tap)
         pool, _ = spec.make(seed=settings.seed)
         weights = _balanced(maps.targets, classes) if settings.class_weights == "balanced" else None
         frozen = fit_frozen(pool, maps, classes, class_weights=weights, folds=settings.folds, seed=settings.seed)

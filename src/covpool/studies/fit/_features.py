@@ -14,10 +14,10 @@ from covpool._progress import OnProgress
 from covpool.data import Augment, Images, ResolvedAugment
 from covpool.data.pipeline import EvalBatches
 from covpool.engine import with_progress
-from covpool.engine.evaluation import cached, file_digest, file_marks
+from covpool.engine.evaluation import cached, file_digest, image_marks
 from covpool.models import Backbone, make_features, previous_block
 from covpool.pools import Layout
-from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
+from covpool.studies._feature_maps import DTYPES, Maps, compute_maps, say_left_out
 from covpool.studies.fit._settings import LAST, Fit
 
 LARGER = 1.4  # of the second image size that is tried, relative to the backbone's own
@@ -88,12 +88,14 @@ class TappedBackbone:
             return computed[level]
 
         folder = Path(settings.cache) if settings.cache else None
-        return {
+        maps = {
             tap.level: cached(folder, self._key(images, size, tap.level), partial(compute, tap.level), Maps).to(
                 self.device, keep=settings.keep
             )
             for tap in taps
         }
+        say_left_out(maps[taps[0].level], images, "training")
+        return maps
 
     def _run(self, images: Images, size: int, taps: Sequence[Tap], on_progress: OnProgress) -> dict[str, Maps]:
         settings = self.settings
@@ -184,7 +186,7 @@ class TappedBackbone:
             "flips": settings.flips,
             "maps": settings.maps,
             "broken": settings.data.broken,
-            "images": file_marks(images.paths),
+            "images": image_marks(images),
         }
 
 

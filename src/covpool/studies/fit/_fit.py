@@ -13,7 +13,7 @@ from covpool._progress import OnProgress, discard
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
-from covpool.engine import compute_scores, with_progress
+from covpool.engine import compute_scores, usable_device, with_progress
 from covpool.engine.evaluation import summarize_scores
 from covpool.engine.training import BEST_CHECKPOINT, RunLock
 from covpool.models import Backbone, Network
@@ -86,10 +86,7 @@ def _fit(settings: Fit, begin: float, on_progress: OnProgress, on_note: OnNote) 
 
 def _resolved(settings: Fit) -> Fit:
     """Fill in the device and the random split of a flat folder."""
-    device = settings.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = settings.data
+    device, data = usable_device(settings.device, "`device`"), settings.data
     seed = settings.seed if data.split_seed is None else data.split_seed
     fraction = settings.test_fraction if data.test_fraction is None else data.test_fraction
     return settings.changed(device=device, data=data.changed(split_seed=seed, test_fraction=fraction))

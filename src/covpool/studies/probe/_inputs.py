@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from covpool._progress import OnProgress
-from covpool.data import Images
+from covpool.data import Images, file_fingerprints
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import Splits
 from covpool.engine import with_progress
-from covpool.engine.evaluation import cached, file_digest, file_marks
+from covpool.engine.evaluation import cached, file_digest, image_marks
 from covpool.models import Backbone, InputSettings, make_features
-from covpool.studies._feature_maps import DTYPES, Maps, compute_maps
+from covpool.studies._feature_maps import DTYPES, Maps, compute_maps, say_left_out
 from covpool.studies._pool_labels import pca_options
 from covpool.studies._pool_spec import PoolSpec
 from covpool.studies.probe._settings import Probe, chosen_pools
@@ -101,9 +101,10 @@ def make_maps(
         )
 
     def kept(images: Images, what: str, flipped: bool) -> Maps:
-        marks = {"images": file_marks(images.paths), "broken": settings.data.broken}
+        marks = {"images": image_marks(images), "broken": settings.data.broken}
         key = {**_features(settings), **marks, "mirrored": flipped}
         maps = cached(folder, key, lambda: compute(images, what, flipped), Maps)
+        say_left_out(maps, images, what)
         return maps.to(device, keep=settings.keep)
 
     folder = Path(settings.cache) if settings.cache else None
@@ -125,6 +126,6 @@ def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:
     told = {name: value for name, value in told.items() if name not in left_out}
     told |= _features(settings)  # includes the digest of the weights, which does not depend on their path
     told["data"] = {name: told["data"][name] for name in ("name", "split", "train_on", "test_on", "broken")}
-    told["images"] = [[path.name for path in images.paths] for images in (splits.train, splits.test)]
+    told["images"] = [file_fingerprints(images, "contents") for images in (splits.train, splits.test)]
     told["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
