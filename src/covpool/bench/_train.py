@@ -83,15 +83,16 @@ def _command(backbone: str, root: str, head: str, device: torch.device, sizes: t
 def _time_command(command: list[str], log: Path) -> tuple[float, float | None]:
     """Seconds until a command ends, and until the first line of its log."""
     start, first = time.perf_counter(), None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while process.poll() is None:
-            if first is None and log.is_file() and log.stat().st_size:
-                first = time.perf_counter() - start
-            time.sleep(POLL_SECONDS)
-        seconds = time.perf_counter() - start
-        said = process.stdout.read() if process.stdout else ""
-    if process.returncode:
-        raise CovpoolError(f"the training failed: {said.strip() or process.returncode}")
+    with tempfile.TemporaryFile("w+", errors="replace") as output:  # a pipe that nobody reads would fill up
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+            while process.poll() is None:
+                if first is None and log.is_file() and log.stat().st_size:
+                    first = time.perf_counter() - start
+                time.sleep(POLL_SECONDS)
+            seconds = time.perf_counter() - start
+        if process.returncode:
+            output.seek(0)
+            raise CovpoolError(f"the training failed: {output.read().strip() or process.returncode}")
     return seconds, first
 
 
