@@ -39,7 +39,8 @@ def test_a_tree_without_history_can_state_its_commit(monkeypatch: pytest.MonkeyP
     assert environment(torch.device("cpu"), seed=0)["commit"] == "abc1234"
 
 
-def test_nan_is_written_as_a_string(tmp_path: Path) -> None:
+def test_nan_is_written_as_a_string_wherever_it_is(tmp_path: Path) -> None:
     failed = Record("mpn", "autograd", (2, 4, 4), "forward", 1.0, 1.0, 1.0, gradient_error=float("nan"))
-    append_lines(tmp_path / "records.jsonl", asdict(failed))
-    assert json.loads((tmp_path / "records.jsonl").read_text())["gradient_error"] == "nan"
+    append_lines(tmp_path / "records.jsonl", {**asdict(failed), "ratios": [0.5, float("inf"), {"a": (float("nan"),)}]})
+    line = json.loads((tmp_path / "records.jsonl").read_text())
+    assert line["gradient_error"] == "nan" and line["ratios"] == [0.5, "inf", {"a": ["nan"]}]

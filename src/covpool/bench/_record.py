@@ -86,6 +86,8 @@ def _plain(value: Any) -> Any:
     """Replace NaN and infinity, which JSON does not have, by their names."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

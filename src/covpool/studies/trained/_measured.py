@@ -71,7 +71,7 @@ def _examine_time(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Finding]
 
 def _examine_size(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Finding]]:
     """Findings by data set, by its last record."""
-    last = {line["data"]: line["ratios"] for line in lines if line.get("suite") == GRADIENTS}
+    last = {line["data"]: [*map(float, line["ratios"])] for line in lines if line.get("suite") == GRADIENTS}
     smaller, tiny = SIZE.comparisons
     return {
         data: [
