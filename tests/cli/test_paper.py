@@ -1,11 +1,14 @@
 """`covpool paper` as a user types it."""
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from cli.runner import refused, run
+from covpool.cli._interrupt import INTERRUPTED, interrupts
+from covpool.engine.training import Stopped
 from covpool.studies.paper import find_item, item_trainings, list_items
 
 
@@ -49,6 +52,30 @@ def test_a_dry_run_prints_commands() -> None:
     lines = result.stdout.splitlines()
     assert any(line.startswith("covpool train finetune-vgg16_gaussian+cub pool.kind=log") for line in lines)
     assert all("--out runs/" in line for line in lines) and "data.root=/data/birds" in lines[-1]
+
+
+def test_a_second_interrupt_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training takes the first Ctrl-C and says so; the program must then leave it the second one."""
+
+    def stopped(planned: object, *, on_event: Callable[[Mapping[str, str]], None], **_: object) -> Iterator[None]:
+        on_event({"event": "stopping"})
+        raise Stopped("stopped at step 7")
+        yield
+
+    monkeypatch.setattr(interrupts, "asked", False)
+    monkeypatch.setattr("covpool.studies.paper.run_trainings", stopped)
+    ended = run("paper", "table", "12", "--data", "cub=/data/birds")
+    assert ended.exit_code == INTERRUPTED and interrupts.asked
+    assert "press Ctrl-C again to stop at once" in ended.stdout
+    assert "stopped at step 7; run the same command again to resume" in ended.stdout
+
+
+def test_torchmetrics_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[None] = []
+    monkeypatch.setattr("covpool.cli._paper_items.import_fabric", lambda: called.append(None))
+    run("paper", "--list")
+    run("paper", "table", "2")
+    assert len(called) == 2
 
 
 def test_table_1_is_measured() -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
 from covpool.cli._eigenvalues import show_eigenvalues
-from covpool.cli._interrupt import INTERRUPTED
+from covpool.cli._fabric import import_fabric
 from covpool.cli._options import Device, chosen_device
 from covpool.cli._output import UNKNOWN, make_folder, say, table
-from covpool.cli._training_bar import TrainingBar
+from covpool.cli._training_bar import training_bar
 
 if TYPE_CHECKING:
     from covpool.studies.paper import Item, PaperTraining
@@ -29,6 +29,7 @@ DEFAULT_BATCH = {"cuda": 128, "cpu": 4}
 
 def show_items(runs: Path) -> None:
     """List all tables and figures, with the trainings that are finished and the data that they need."""
+    import_fabric()
     from covpool.studies.paper import count_finished, list_items, measured_file
 
     rows = []
@@ -77,6 +78,7 @@ def item_command(kind: str) -> Callable[..., None]:
             dry_run: Print the command of each training that is missing, without training.
             checkpoint: Checkpoint, or folder of a run, whose eigenvalues are shown in figure 7, without a training.
         """
+        import_fabric()
         from covpool.studies.paper import find_item, plan_item
 
         item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
@@ -141,20 +143,14 @@ def _command(one: "PaperTraining", settings: list[str]) -> str:
 def _train(planned: "list[PaperTraining]", console: Console) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("`covpool paper` trains in one process: run the commands of --dry-run under torchrun")
-    require("lightning_fabric", "train")
-    from covpool.engine.training import Stopped
     from covpool.studies.paper import run_trainings
 
     def announce(number: int, one: "PaperTraining") -> None:
         say(console, f"{number + 1} of {len(planned)}: {one.run.name}")
 
-    try:
-        with TrainingBar(console) as bar:
-            for one, reason in run_trainings(planned, on_run=announce, on_event=bar):
-                say(console, f"{one.run.name} failed: {reason}")
-    except Stopped as stopped:
-        say(console, f"{stopped}; run the same command again to resume")
-        raise typer.Exit(INTERRUPTED) from None
+    with training_bar(console, "; run the same command again to resume") as bar:
+        for one, reason in run_trainings(planned, on_run=announce, on_event=bar):
+            say(console, f"{one.run.name} failed: {reason}")
 
 
 def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:

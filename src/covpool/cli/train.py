@@ -11,10 +11,9 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
-from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import next_command, say, write_run_report
-from covpool.cli._training_bar import TrainingBar
+from covpool.cli._training_bar import training_bar
 
 if TYPE_CHECKING:
     from covpool.engine.training import Result
@@ -51,18 +50,13 @@ def command(
             return
         import_fabric()
         from covpool.engine import leave_processes
-        from covpool.engine.training import Stopped, train
+        from covpool.engine.training import train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
     console = Console(quiet=not is_first)
-    try:
-        with TrainingBar(console) as bar:
-            result = train(chosen, folder, resume=resume is not None, on_event=interrupts.watching(bar))
-    except Stopped as stopped:
-        leave_processes()
-        say(console, str(stopped))
-        raise typer.Exit(INTERRUPTED) from None
+    with training_bar(console) as bar:
+        result = train(chosen, folder, resume=resume is not None, on_event=bar)
     leave_processes()
     say(console, _summary(result))
     if not is_first:
