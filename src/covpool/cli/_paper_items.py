@@ -1,6 +1,5 @@
 """The tables and figures of the paper on the terminal: what is done, the trainings, the numbers and the plots."""
 
-import json
 import os
 import shlex
 from collections.abc import Callable
@@ -171,7 +170,7 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
 
     from covpool.bench import environment, measure_network, measure_rate, processes_for, run_suite
     from covpool.recipe import read_recipe
-    from covpool.studies.paper import measured_file
+    from covpool.studies.paper import keep, measured_file
 
     place = torch.device(device)
     rows: dict[str, dict[str, float | None]] = {}
@@ -199,8 +198,8 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
     for measured in rows.values():
         measured["pool_delta_mib"] = (measured.get("pool_mib") or 0.0) - baseline
     about = {**environment(place, 0), "item": item.name, "batch": batch, "processes": processes}
-    path = make_folder(measured_file(item, out))
-    path.write_text(json.dumps({**about, "rows": rows}, indent=2) + "\n")
+    path = measured_file(item, out)
+    keep(path, {**about, "rows": rows})
     say(console, f"measured: {path}")
 
 

@@ -1,6 +1,5 @@
 """Our numbers for the cells of an item, from the folders of finished runs, beside the paper's."""
 
-import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from covpool.engine.evaluation import EvaluationProtocol, evaluate
 from covpool.engine.training import BEST_CHECKPOINT, LAST_CHECKPOINT
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.paper._items import Column, Item, Row
+from covpool.studies.paper._kept import keep, read_kept
 from covpool.studies.paper._trainings import Training, cell_trainings, item_trainings
 
 Measured = Mapping[str, Mapping[str, float]]  # row label -> quantity -> value
@@ -66,9 +66,8 @@ def measured_file(item: Item, out: Path) -> Path:
 
 def read_measured(item: Item, out: Path) -> Measured:
     """Return the measured quantities by row and name; empty if nothing is measured yet."""
-    path = measured_file(item, out)
-    found: Measured = json.loads(path.read_text())["rows"] if path.is_file() else {}
-    return found
+    found: Measured | None = read_kept(measured_file(item, out), "rows")
+    return found or {}
 
 
 def evaluate_finished(training: Training, column: Column, out: Path, *, device: str) -> bool:
@@ -95,7 +94,7 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
         features=run / "features",
     )
     found = evaluate([_checkpoint(training, out)], open_data(data), data, protocol)
-    path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+    keep(path, found.as_json())
     return True
 
 
@@ -114,8 +113,7 @@ def evaluate_fusions(item: Item, out: Path, *, device: str) -> None:
         data: Data = read_recipe(trainings[0].run(out) / RECIPE_FILE).data.changed(cache="none")
         checkpoints = [_checkpoint(training, out) for training in trainings]
         found = evaluate(checkpoints, open_data(data), data, EvaluationProtocol(device=device))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+        keep(path, found.as_json())
 
 
 def _checkpoint(training: Training, out: Path) -> Path:
@@ -134,10 +132,9 @@ def _fusion_file(item: Item, row: Row, out: Path) -> Path:
 
 
 def _fused_cell(item: Item, row: Row, column: Column, paper: str, out: Path) -> Cell:
-    path = _fusion_file(item, row, out)
-    if not path.is_file():
+    value = read_kept(_fusion_file(item, row, out), column.figure)
+    if value is None:
         return Cell(paper)
-    value = json.loads(path.read_text())[column.figure]
     return Cell(paper, 100 * (1 - value if column.error else value), None, 1, 1)
 
 
@@ -158,8 +155,8 @@ def _accuracy(training: Training, column: Column, out: Path) -> float | None:
     """The accuracy of a finished training, evaluated as the column says."""
     if _is_own(column):
         return (training.result(out) or {}).get(column.figure)
-    path = training.run(out) / _evaluation_file(column)
-    return json.loads(path.read_text())[column.figure] if path.is_file() else None
+    found: float | None = read_kept(training.run(out) / _evaluation_file(column), column.figure)
+    return found
 
 
 def _is_own(column: Column) -> bool:
