@@ -1,6 +1,9 @@
 """The queue of trainings: several at once, resumed, failed, and counted as wrong if they diverge."""
 
 import json
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +28,7 @@ from covpool.studies.trained import (
     read_records,
     train_arms,
 )
-from covpool.studies.trained._queue import _command
+from covpool.studies.trained._queue import Locks, _command
 
 SETTINGS = (
     *("model.backbone=test_resnet", "init.pretrained=false", "augment.size=32", "data.workers=0"),
@@ -86,6 +89,35 @@ def test_a_training_that_diverges_is_wrong_on_every_image(data: TrainingData, tm
         train_arms(again, [started], tmp_path, at_once=1, seconds=9, on_failure=lambda _, e: failures.append(str(e)))
     )
     assert "whose loss is not finite" in failures[0]
+
+
+@pytest.mark.parametrize("status", [1, 2])
+def test_only_the_exit_status_tells_that_a_training_diverged(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    done = subprocess.CompletedProcess([], status, stdout="", stderr="no folder 'the loss is not finite'")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    failures: list[str] = []
+    given = {"at_once": 1, "seconds": 9, "on_failure": lambda _, error: failures.append(str(error))}
+    assert not list(train_arms(data, [AVG], tmp_path, **given)) and failures == ["no folder 'the loss is not finite'"]
+
+
+class SlowKey:
+    """As a path, it is compared by Python code, between whose lines another thread may run."""
+
+    def __hash__(self) -> int:
+        time.sleep(0.05)
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_threads_share_the_lock_of_a_folder() -> None:
+    locks, key = Locks(), SlowKey()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: locks.of(key), range(2))
+    assert first is second
 
 
 def test_a_training_starts_from_the_network_of_another(data: TrainingData, tmp_path: Path) -> None:
