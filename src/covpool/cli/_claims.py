@@ -9,7 +9,7 @@ from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._options import Device, chosen_device, read_data
-from covpool.cli._output import counting_bar, make_folder, say
+from covpool.cli._output import counting_bar, say
 from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def claims_command(
     if page is not None:
         page.write_text(claims.update_page(page.read_text(), claims.make_page(claims.scoreboard(results), results)))
     if plots is not None:
-        claims.plot_claims(results, make_folder(plots / "x").parent)
+        claims.plot_claims(results, plots)
     show_claims(rows, list(results), "covpool paper claims NUMBER", console, each=bool(numbers), as_json=json)
     if not json and not numbers:
         for name, known in results.items():
