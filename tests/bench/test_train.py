@@ -50,7 +50,7 @@ def test_a_command_may_print_more_than_a_pipe_holds(tmp_path: Path) -> None:
 def test_heads_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(_train, "_time_command", lambda command, log: commands.append(command) or (9.0, 2.0))
-    monkeypatch.setattr(_train, "read_log", lambda path: events())
+    monkeypatch.setattr(_train, "read_lines", lambda path: events())
     records = list(_train.measure_training("test_resnet", "images", CPU, epochs=3, settings=["seed=1"]))
     assert [record.name for record in records] == ["test_resnet isqrt", "test_resnet avg"]
     assert [record.ratio for record in records] == [1.0, 1.0]

@@ -1,6 +1,5 @@
 """Plots of benchmark records: time against channels, positions and batch; throughput of training against batch."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,6 @@ from typing import Any
 from covpool._errors import CovpoolError, require
 
 AXES = ("images", "positions", "channels")
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read the records in a file of JSON lines."""
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
-        raise CovpoolError(f"{path} must have one JSON object per line; {error}: remove the broken line") from error
 
 
 def check_plot_path(path: Path) -> None:
@@ -29,7 +20,7 @@ def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
     """Plot the time against each dimension that varies in the suite "curves", the others at their usual value.
 
     Args:
-        records: Records from `read_records`; those of other suites are ignored.
+        records: Records of `covpool bench --json`; those of other suites are ignored.
         path: Image file to write.
     """
     curves = _of_suite(records, "curves", "curves --json FILE")
@@ -48,7 +39,7 @@ def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
     """Plot images per second of eager training steps against the batch size, one line per head.
 
     Args:
-        records: Records from `read_records`; those of other suites are ignored.
+        records: Records of `covpool bench --json`; those of other suites are ignored.
         path: Image file to write.
     """
     steps = _of_suite(records, "steps", "--model NAME --batch 16 --batch 32 ...")

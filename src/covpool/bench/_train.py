@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from covpool._errors import CovpoolError
+from covpool._records import read_lines
 from covpool.bench._measure import Timing
 from covpool.bench._record import Record
-from covpool.engine.training import LOG_FILE, read_log
+from covpool.engine.training import LOG_FILE
 
 TRAINED = ("isqrt", "avg")
 POLL_SECONDS = 0.05
@@ -53,7 +54,7 @@ def measure_training(
             run = Path(folder, "run")
             command = _command(backbone, root, head, device, (batch, size, epochs))
             seconds, first = _time_command([*command, *settings, "--no-report", "--out", str(run)], run / LOG_FILE)
-            timing, extra = _summarize(read_log(run / LOG_FILE), batch)
+            timing, extra = _summarize(read_lines(run / LOG_FILE), batch)
         baseline = baseline or timing
         yield Record.of(
             timing,

@@ -78,7 +78,7 @@ def _run(
 
     import torch
 
-    from covpool.bench import append_lines, environment
+    from covpool._records import append_lines, environment
     from covpool.studies.claims import CLAIMS, Runner, Views, plan, read_claims, run_arms
 
     if records is None or not data:

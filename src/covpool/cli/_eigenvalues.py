@@ -23,7 +23,7 @@ def show_eigenvalues(source: Path, roots: Sequence[str], path: Path, device: str
     """
     import torch
 
-    from covpool.bench import environment
+    from covpool._records import environment
     from covpool.data.sets import open_data
     from covpool.engine.evaluation import LoadedCheckpoint
     from covpool.report import find_checkpoint

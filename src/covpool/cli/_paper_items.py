@@ -168,7 +168,8 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
     """Measure every row of an item, and keep the numbers with the machine that they come from."""
     import torch
 
-    from covpool.bench import environment, measure_network, measure_rate, processes_for, run_suite
+    from covpool._records import environment
+    from covpool.bench import measure_network, measure_rate, processes_for, run_suite
     from covpool.recipe import read_recipe
     from covpool.studies.paper import keep, measured_file
 

@@ -187,12 +187,11 @@ def _measure(queue: _Queue, data: "TrainingData") -> None:
     """Measure gradients, unless they have a record."""
     import torch
 
-    from covpool.bench import append_lines, environment
-    from covpool.engine.training import read_log
+    from covpool._records import append_lines, environment, read_lines
     from covpool.studies.trained import GRADIENTS, measure_gradients
 
     path = _record_path(queue, f"{GRADIENTS}_*.jsonl", data.name)
-    if path.is_file() and any(line["data"] == data.name for line in read_log(path)):
+    if path.is_file() and any(line["data"] == data.name for line in read_lines(path)):
         return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with counting_bar(queue.console, data.name) as on_progress:
@@ -207,12 +206,11 @@ def _train(queue: _Queue, arms: "Sequence[TrainedArm]", data: "TrainingData", pa
     """Run trainings and record them. Returns how many have ended with a record."""
     import torch
 
-    from covpool.bench import append_lines, environment
+    from covpool._records import append_lines, environment
     from covpool.studies.trained import train_arms
 
     path, console, done = _record_path(queue, pattern, data.name), queue.console, 0
-    where = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
-    del where["seed"]  # that of a training is in the name of its arm
+    where = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     def failed(arm: "TrainedArm", error: Exception) -> None:
         queue.failures += 1

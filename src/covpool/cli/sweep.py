@@ -79,12 +79,11 @@ def _show(outcomes: "list[Outcome]", folder: Path, console: Console) -> None:
     """Write the table, the records and the plot, and print the table and the failures."""
     import torch
 
-    from covpool.bench import environment
+    from covpool._records import environment
     from covpool.studies.sweep import plot_sweep, tabulate, write_csv, write_lines
 
     rows = tabulate(outcomes)
-    about = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
-    del about["seed"]
+    about = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     write_lines(outcomes, folder / RUNS, about)
     write_csv(rows, folder / TABLE)
     console.print(_table(rows))

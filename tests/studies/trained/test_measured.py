@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from covpool.bench import append_lines
+from covpool._records import append_lines
 from covpool.studies.claims import records_folder
 from covpool.studies.trained import SIZE
 from covpool.studies.trained._measured import BATCHES, MEASURED, TIME, examine_measured

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import trees
 from cli.runner import refused, run
 from covpool import CovpoolError
-from covpool.bench import append_lines
+from covpool._records import append_lines
 from covpool.engine.evaluation import SCORES_FILE
 from covpool.engine.training import LAST_CHECKPOINT
 from covpool.recipe import RECIPE_FILE, read_recipe

@@ -4,7 +4,6 @@ from covpool.engine.training._build import build_network as build_network
 from covpool.engine.training._interrupt import Stopped as Stopped
 from covpool.engine.training._log import LOG_FILE as LOG_FILE
 from covpool.engine.training._log import Event as Event
-from covpool.engine.training._log import read_log as read_log
 from covpool.engine.training._loop import Result as Result
 from covpool.engine.training._loop import ignore as ignore
 from covpool.engine.training._loop import train as train

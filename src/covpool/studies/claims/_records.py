@@ -11,7 +11,7 @@ import torch
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool.engine.training import read_log
+from covpool._records import read_lines
 from covpool.studies.claims._claims import CLAIMS
 from covpool.studies.claims._verdict import Answers, Claim, Finding, Verdict, combine, examine, unpack
 
@@ -80,7 +80,7 @@ def read_claims(folder: Path, pattern: str = PATTERN) -> Results:
     names = [field.name for field in fields(ArmResult)]
     found: Results = {}
     for path in sorted(folder.glob(pattern)):
-        for line in read_log(path):
+        for line in read_lines(path):
             if line.get("suite") != SUITE:
                 continue
             if "data" not in line or "arm" not in line:

@@ -6,7 +6,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import LOG_FILE, read_log
+from covpool._records import read_lines
+from covpool.engine.training import LOG_FILE
 from covpool.recipe import Recipe, read_recipe
 from covpool.studies.paper._items import NOT_TRAINED, Column, Item, Row
 
@@ -33,7 +34,7 @@ class Training:
 
     def result(self, out: Path) -> dict[str, float] | None:
         """Return the result of the finished training; None if it is not finished."""
-        return next((event for event in read_log(self.run(out) / LOG_FILE) if event["event"] == "end"), None)
+        return next((event for event in read_lines(self.run(out) / LOG_FILE) if event["event"] == "end"), None)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import read_log
+from covpool._records import read_lines
 
 SUITE = "probe"
 REQUIRED = ("key", "pool", "seed")
@@ -77,7 +77,7 @@ class ProbeResult:
 def read_results(path: Path) -> list[ProbeResult]:
     """Read the results in a file. Lines of other commands and an incomplete last line are ignored."""
     names = [field.name for field in dataclasses.fields(ProbeResult)]
-    lines = [line for line in read_log(path) if line.get("suite") == SUITE]
+    lines = [line for line in read_lines(path) if line.get("suite") == SUITE]
     for line in lines:
         missing = [name for name in REQUIRED if name not in line]
         if missing:

@@ -7,7 +7,8 @@ from typing import Literal
 from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import LOG_FILE, Event, changed_settings, ignore, read_log, train
+from covpool._records import read_lines
+from covpool.engine.training import LOG_FILE, Event, changed_settings, ignore, train
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
 from covpool.studies.sweep._axes import Point, grid, read_axes
 
@@ -105,7 +106,7 @@ def sweep(
 
 def finished(one: PlannedTraining) -> Outcome | None:
     """Return the outcome of a finished training, else None."""
-    end = next((event for event in read_log(one.run / LOG_FILE) if event["event"] == "end"), None)
+    end = next((event for event in read_lines(one.run / LOG_FILE) if event["event"] == "end"), None)
     if end is None:
         return None
     metrics: dict[str, float] = {key: end[key] for key in METRICS if key in end}

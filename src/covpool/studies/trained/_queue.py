@@ -17,9 +17,10 @@ import torch
 
 from covpool._errors import CovpoolError, DivergedError
 from covpool._files import read_tensors
+from covpool._records import read_lines
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import SCORES_FILE
-from covpool.engine.training import LAST_CHECKPOINT, LOG_FILE, read_log
+from covpool.engine.training import LAST_CHECKPOINT, LOG_FILE
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.claims import ArmResult, pack
 from covpool.studies.trained._arm import TrainedArm
@@ -176,5 +177,5 @@ def _command(data: TrainingData, arm: TrainedArm, run: Path, start: Path | None 
 
 def _seconds(run: Path) -> float:
     """Time of the epochs of a run and of their evaluations."""
-    epochs = [event for event in read_log(run / LOG_FILE) if event["event"] == "epoch"]
+    epochs = [event for event in read_lines(run / LOG_FILE) if event["event"] == "epoch"]
     return sum(event["seconds"] + event.get("evaluation_seconds", 0.0) for event in epochs)

@@ -1,3 +1,5 @@
+"""Records are JSON lines with their environment."""
+
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -5,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from covpool.bench._record import Record, append_lines, environment
+from covpool import CovpoolError
+from covpool._records import append_lines, environment, read_lines
+from covpool.bench._record import Record
 
 RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
 
@@ -23,6 +27,25 @@ def test_records_are_json_lines_with_their_environment(tmp_path: Path) -> None:
     assert (line["suite"], line["name"], line["shape"]) == ("isqrt", "covpool", [2, 49, 64])
     assert (line["median_ms"], line["p20_ms"], line["p80_ms"], line["ratio"]) == (1.5, 1.25, 2.0, 3.0)
     assert (line["value_error"], line["gradient_error"], line["seed"]) == (1e-6, None, 7)
+
+
+def test_a_half_written_line_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"a": 1}\n{"a": ')
+    assert read_lines(path) == [{"a": 1}]
+    append_lines(path, {"a": 2})
+    assert path.read_text() == '{"a": 1}\n{"a": \n{"a": 2}\n'
+    with pytest.raises(CovpoolError, match=r"line 2 of .*records.jsonl must be a JSON object; got '{\"a\": ': remove"):
+        read_lines(path)
+
+
+def test_a_last_line_may_have_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"a": 1}')
+    assert read_lines(path) == [{"a": 1}]
+    append_lines(path, {"a": 2})
+    assert read_lines(path) == [{"a": 1}, {"a": 2}]
+    assert read_lines(tmp_path / "none") == []
 
 
 def test_the_environment_is_recorded() -> None:
