@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from cli.runner import refused, run
+from covpool.bench._networks import NetworkCost
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.engine.training import Stopped
 from covpool.studies.paper import find_item, item_trainings, list_items
@@ -82,6 +84,24 @@ def test_table_1_is_measured() -> None:
     result = run("paper", "table", "1", "--measure", "--seconds", 0.01, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert json.loads(Path("runs/paper/table-1.json").read_text())["rows"]["EIG"]["one_ms"] > 0
+
+
+def test_every_row_is_measured_with_the_batch_of_its_item(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    batches: list[int] = []
+
+    def measured(recipe: object, device: object, seconds: float, *, batch: int) -> NetworkCost:
+        batches.append(batch)
+        return NetworkCost(*(float(batch) for _ in fields(NetworkCost)))
+
+    monkeypatch.setattr("covpool.bench.measure_network", measured)
+    for kind, number in (("table", "15"), ("figure", "6c"), ("table", "14")):
+        result = run("paper", kind, number, "--measure", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+    assert "measuring in one process" in run("paper", "figure", "6c", "--measure", "--device", "cpu").stdout
+    figure = [16, 32, 64, 128, 256] * 2
+    assert batches == [*[1] * 5, *figure, *[4] * 13, *figure]
+    kept = json.loads(Path("runs/paper/figure-6c.json").read_text())
+    assert kept["rows"]["MPN-COV, batch 32"]["pool_delta_mib"] == 16 and kept["processes"] == 1 and kept["commit"]
 
 
 def test_mistakes() -> None:

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 Roots = Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")]
 RUNS = Path("runs")
-BATCH = {"table 15": {"cuda": 24, "cpu": 1}}  # images per measured batch
-DEFAULT_BATCH = {"cuda": 128, "cpu": 4}
 
 
 def show_items(runs: Path) -> None:
@@ -165,42 +162,22 @@ def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:
 
 
 def _measure(item: "Item", out: Path, device: str, seconds: float, console: Console) -> None:
-    """Measure every row of an item, and keep the numbers with the machine that they come from."""
+    """Measure every row of an item."""
     import torch
 
-    from covpool._records import environment
-    from covpool.bench import measure_network, measure_rate, processes_for, run_suite
-    from covpool.recipe import read_recipe
-    from covpool.studies.paper import keep, measured_file
+    from covpool.bench import processes_for
+    from covpool.studies.paper import measure_item
 
     place = torch.device(device)
-    rows: dict[str, dict[str, float | None]] = {}
-    batch = BATCH.get(item.name, DEFAULT_BATCH)[place.type]
-    if any(row.measure for row in item.rows):
-        found = {(one.name, one.shape[0]): one.median_ms for one in run_suite("decompositions", place, seconds)}
-        most = max(size for _, size in found)
-        for row, name in zip(item.rows, ("covpool eigh", "torch.linalg.svd"), strict=True):
-            rows[row.label] = {"one_ms": found[name, 1], "batch_ms": found[name, most] / most}
-    is_rate = item.x_label.startswith("images")
-    processes = processes_for(place) if is_rate else 1
-    if is_rate:
+    processes = processes_for(place) if item.x_is_batch else 1
+    if item.x_is_batch:
         say(console, "measuring in two processes, one per GPU" if processes > 1 else "measuring in one process")
-    for row in item.rows:
-        if row.recipe:
-            with console.status(f"measuring {row.label}"):
-                recipe = read_recipe(row.recipe, row.settings)
-                images = int(row.x) if is_rate and row.x else batch
-                if processes > 1:
-                    rate = measure_rate(recipe, place.type, seconds, batch=images, processes=processes)
-                    rows[row.label] = {"hz": rate}
-                else:
-                    rows[row.label] = asdict(measure_network(recipe, place, seconds, batch=images))
-    baseline = next(iter(rows.values())).get("pool_mib") or 0.0
-    for measured in rows.values():
-        measured["pool_delta_mib"] = (measured.get("pool_mib") or 0.0) - baseline
-    about = {**environment(place, 0), "item": item.name, "batch": batch, "processes": processes}
-    path = measured_file(item, out)
-    keep(path, {**about, "rows": rows})
+    with console.status("measuring") as status:
+        path = measure_item(
+            *(item, out, place, seconds),
+            processes=processes,
+            on_row=lambda label: status.update(f"measuring {label}"),
+        )
     say(console, f"measured: {path}")
 
 

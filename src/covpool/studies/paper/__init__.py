@@ -9,7 +9,7 @@ from covpool.studies.paper._items import Item as Item
 from covpool.studies.paper._items import Row as Row
 from covpool.studies.paper._items import find_item as find_item
 from covpool.studies.paper._items import list_items as list_items
-from covpool.studies.paper._kept import keep as keep
+from covpool.studies.paper._measure import measure_item as measure_item
 from covpool.studies.paper._plot import plot_item as plot_item
 from covpool.studies.paper._results import Cell as Cell
 from covpool.studies.paper._results import count_finished as count_finished
