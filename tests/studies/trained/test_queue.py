@@ -19,16 +19,9 @@ from covpool.engine.evaluation import SCORES_FILE
 from covpool.engine.training import LAST_CHECKPOINT
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.claims import ArmResult, read_claims
-from covpool.studies.trained import (
-    PATTERN,
-    Setting,
-    TrainedArm,
-    TrainingData,
-    find_setting,
-    read_records,
-    train_arms,
-)
-from covpool.studies.trained._queue import Locks, _command
+from covpool.studies.trained import TrainedArm, TrainingData, find_setting, read_records
+from covpool.studies.trained._queue import PATTERN, Locks, _command, train_arms
+from covpool.studies.trained._setting import Setting
 
 SETTINGS = (
     *("model.backbone=test_resnet", "init.pretrained=false", "augment.size=32", "data.workers=0"),
@@ -167,8 +160,10 @@ def test_the_command_records_what_is_missing(
     setting = Setting("cub200", (), find_setting("cub200").search)
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
     monkeypatch.setattr(Setting, "arms", property(lambda self: [arm]))
-    monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [a for a in [arm] if a.name not in known])
-    monkeypatch.setattr("covpool.studies.trained.find_setting", lambda data: setting)
+    monkeypatch.setattr(
+        "covpool.studies.trained._missing.plan", lambda claims, known: [a for a in [arm] if a.name not in known]
+    )
+    monkeypatch.setattr("covpool.studies.trained._missing.find_setting", lambda data: setting)
     typed = ["paper", "trained", "11", "--run", "--data", f"cub200={data.folder}", "--records", tmp_path / "mine"]
     typed += ["--runs", tmp_path / "runs", "--setting", "data.workers=0", "--setting", "devices.accelerator=cpu"]
     assert "1 of 1 missing" in run(*typed).stdout
@@ -181,7 +176,7 @@ def test_the_command_records_what_is_missing(
 
 def test_a_failure_is_the_exit_status(data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
-    monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [UNKNOWN])
+    monkeypatch.setattr("covpool.studies.trained._missing.plan", lambda claims, known: [UNKNOWN])
     typed = ("paper", "trained", "11", "--run", "--data", f"cub200={data.folder}", "--records", tmp_path)
     ended = run(*typed, "--runs", tmp_path / "runs")
     assert ended.exit_code == 1 and f"{UNKNOWN.name} failed: there is no pool" in ended.stdout.replace("\n", " ")

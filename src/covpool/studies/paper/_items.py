@@ -83,7 +83,7 @@ class Item(Settings):
     x_is_batch: bool = False
     """Whether the place of a row on that axis is the number of images per batch that it is measured with."""
     batch: MeasuredBatch = MeasuredBatch()
-    """Images per measured batch of the other items."""
+    """Images per measured batch, where the rows do not say."""
     eigenvalues: bool = False
     """Whether it shows the eigenvalues of a trained network."""
     remark: str = ""
