@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from covpool.engine.training import Event, ignore, train
-from covpool.recipe import RECIPE_FILE
+from covpool.engine.training import Event, ignore
+from covpool.studies._runs import read_end, train_or_resume
 from covpool.studies.paper._trainings import PaperTraining
 
 
@@ -27,10 +27,8 @@ def run_trainings(
         Stopped: Ctrl-C was pressed, and the state was saved.
     """
     for number, one in enumerate(planned):
-        if not one.recipe.data.root or one.training.result(one.run.parent) is not None:
+        if not one.recipe.data.root or read_end(one.run) is not None:
             continue
         on_run(number, one)
-        try:
-            train(one.recipe, one.run, resume=(one.run / RECIPE_FILE).is_file(), on_event=on_event)
-        except Exception as error:
-            yield one, f"{type(error).__name__}: {error}".splitlines()[0]
+        if failed := train_or_resume(one.recipe, one.run, on_event):
+            yield one, failed

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool._records import read_lines
-from covpool.engine.training import LOG_FILE
 from covpool.recipe import Recipe, read_recipe
+from covpool.studies._runs import folder_name, read_end
 from covpool.studies.paper._items import NOT_TRAINED, Column, Item, Row
 
 
@@ -30,11 +28,11 @@ class Training:
         >>> str(Training("finetune-vgg16+dtd", ("data.split=3",)).run(Path("runs")))
         'runs/finetune-vgg16+dtd,data.split=3'
         """
-        return out / ",".join([self.recipe, *(quote(setting, safe="=,+[]") for setting in self.settings)])
+        return out / folder_name([self.recipe, *self.settings])
 
     def result(self, out: Path) -> dict[str, float] | None:
         """Return the result of the finished training; None if it is not finished."""
-        return next((event for event in read_lines(self.run(out) / LOG_FILE) if event["event"] == "end"), None)
+        return read_end(self.run(out))
 
 
 @dataclass(frozen=True)
