@@ -11,7 +11,8 @@ from cli.runner import refused, run
 from covpool.bench._networks import NetworkCost
 from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.engine.training import Stopped
-from covpool.studies.paper import find_item, item_trainings, list_items
+from covpool.studies.paper import find_item, list_items
+from covpool.studies.paper._trainings import item_trainings
 
 
 @pytest.fixture(autouse=True)

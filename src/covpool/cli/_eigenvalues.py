@@ -26,7 +26,7 @@ def show_eigenvalues(source: Path, roots: Sequence[str], path: Path, device: str
     from covpool._records import environment
     from covpool.data.sets import open_data
     from covpool.engine.evaluation import LoadedCheckpoint
-    from covpool.report import find_checkpoint
+    from covpool.engine.training import find_checkpoint
     from covpool.studies import paper
 
     checkpoint = find_checkpoint(source) if source.is_dir() else source

@@ -62,7 +62,7 @@ def command(
     if not is_first:
         return
     from covpool.data.sets import open_data
-    from covpool.report import find_checkpoint
+    from covpool.engine.training import find_checkpoint
 
     if report:
         # The recipe in the folder may name the old place of data that were moved before this resume.
@@ -83,10 +83,10 @@ def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: P
 
 
 def _resumed(run: Path, settings: list[str]) -> "Recipe":
-    from covpool.recipe import RECIPE_FILE, read_recipe
+    from covpool.recipe import read_recipe
 
     import_fabric()
-    from covpool.engine.training import CHANGEABLE
+    from covpool.engine.training import CHANGEABLE, recipe_file
 
     for setting in settings:
         if "=" not in setting:
@@ -95,9 +95,7 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
             raise CovpoolError(
                 f"{setting!r} cannot change in a resumed run; only {', '.join(CHANGEABLE)} can: start a new run"
             )
-    if not (run / RECIPE_FILE).is_file():
-        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    return read_recipe(run / RECIPE_FILE, settings)
+    return read_recipe(recipe_file(run), settings)
 
 
 def _summary(result: "Result") -> str:

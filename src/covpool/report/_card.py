@@ -6,12 +6,12 @@ from typing import Any
 
 from covpool._errors import require
 from covpool.diagnostics import Spectra
+from covpool.engine.training import find_checkpoint
 from covpool.io import HUB_FILE
 from covpool.recipe import to_toml
 from covpool.report._facts import about_network, metrics, versions
 from covpool.report._fit import fit_section
 from covpool.report._open import open_run
-from covpool.report._predictions import find_checkpoint
 from covpool.report._section import required
 from covpool.report._write import render_page
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from covpool._errors import CovpoolError
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data.pipeline import EvalBatches
 from covpool.engine import infer, select_rows, with_progress
 
@@ -46,7 +46,7 @@ def compute_maps(
     flipped: bool,
     dtype: torch.dtype,
     keep_on: torch.device | str,
-    on_progress: OnProgress = discard,
+    on_progress: OnProgress = ignore,
 ) -> Maps:
     """Compute the feature maps of all images that can be read and whose class is known.
 

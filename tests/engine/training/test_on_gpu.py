@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from covpool._progress import ignore
 from covpool._records import read_lines
 from covpool.data.pipeline import Batch
 from covpool.data.sets import open_data
@@ -20,7 +21,7 @@ from covpool.engine._devices import make_fabric, reproducible
 from covpool.engine._graphs import CapturedForward, Graphs
 from covpool.engine.training._captured_step import WARM_UP
 from covpool.engine.training._interrupt import StopRequests
-from covpool.engine.training._loop import ignore, train
+from covpool.engine.training._loop import train
 from covpool.engine.training._optimizer import set_lr
 from covpool.engine.training._session import Session
 from covpool.engine.training._stage import StageTraining

@@ -2,8 +2,8 @@
 
 import pytest
 
-from covpool.studies.fit import Candidate, Trial
-from covpool.studies.fit._choice import PoolSpec, choose
+from covpool.studies.fit import Candidate
+from covpool.studies.fit._choice import PoolSpec, Trial, choose
 
 
 def trial(pool: str, accuracy: float, *, size: int = 224, length: int = 1000, level: str = "") -> Trial:

@@ -20,13 +20,13 @@ from covpool.studies.paper import (
     evaluate_finished,
     evaluate_fusions,
     find_item,
-    item_trainings,
     measured_file,
     plan_item,
     plot_item,
     read_cells,
     run_trainings,
 )
+from covpool.studies.paper._trainings import item_trainings
 from tiny import make_tree, tiny_recipe
 
 

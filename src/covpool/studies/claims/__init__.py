@@ -1,6 +1,5 @@
 """The claims of the paper on frozen features: experiments, verdicts, advice."""
 
-from covpool.studies.claims._advice import FolderFacts as FolderFacts
 from covpool.studies.claims._advice import advise as advise
 from covpool.studies.claims._advice import describe_images as describe_images
 from covpool.studies.claims._arm import Arm as Arm

@@ -1,6 +1,5 @@
 """The numbered tables and figures of the paper: its numbers, the trainings behind ours, and both side by side."""
 
-from covpool.studies.paper._eigenvalues import EigenvalueCount as EigenvalueCount
 from covpool.studies.paper._eigenvalues import count_eigenvalues as count_eigenvalues
 from covpool.studies.paper._eigenvalues import image_spectra as image_spectra
 from covpool.studies.paper._eigenvalues import plot_eigenvalues as plot_eigenvalues
@@ -21,5 +20,4 @@ from covpool.studies.paper._run import run_trainings as run_trainings
 from covpool.studies.paper._trainings import PaperTraining as PaperTraining
 from covpool.studies.paper._trainings import Training as Training
 from covpool.studies.paper._trainings import cell_trainings as cell_trainings
-from covpool.studies.paper._trainings import item_trainings as item_trainings
 from covpool.studies.paper._trainings import plan_item as plan_item

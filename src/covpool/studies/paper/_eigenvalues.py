@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError, require
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Data, Images
 from covpool.data.pipeline import EvalBatches
 from covpool.diagnostics import Spectra, log_histogram, pool_spectra
@@ -45,7 +45,7 @@ class EigenvalueCount:
 
 
 def image_spectra(
-    checkpoint: LoadedCheckpoint, images: Images, data: Data, device: str, on_progress: OnProgress = discard
+    checkpoint: LoadedCheckpoint, images: Images, data: Data, device: str, on_progress: OnProgress = ignore
 ) -> Iterator[Spectra]:
     """Yield the eigenvalues before and after the pool of a checkpoint, batch by batch. Broken images are left out.
 

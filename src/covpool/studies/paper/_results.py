@@ -8,7 +8,7 @@ from pathlib import Path
 from covpool.data import Data
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import EvaluationProtocol, evaluate
-from covpool.engine.training import BEST_CHECKPOINT, LAST_CHECKPOINT
+from covpool.engine.training import find_checkpoint
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.paper._items import Column, Item, Row
 from covpool.studies.paper._kept import keep, read_kept
@@ -82,9 +82,9 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
     Returns:
         Whether something was evaluated.
     """
-    end, run = training.result(out), training.run(out)
+    run = training.run(out)
     path = run / _evaluation_file(column)
-    if end is None or _is_own(column) or path.is_file():
+    if training.result(out) is None or _is_own(column) or path.is_file():
         return False
     data: Data = read_recipe(run / RECIPE_FILE).data.changed(cache="none")
     protocol = EvaluationProtocol(
@@ -93,7 +93,7 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
         device=device,
         features=run / "features",
     )
-    found = evaluate([_checkpoint(training, out)], open_data(data), data, protocol)
+    found = evaluate([find_checkpoint(run)], open_data(data), data, protocol)
     keep(path, found.as_json())
     return True
 
@@ -111,16 +111,9 @@ def evaluate_fusions(item: Item, out: Path, *, device: str) -> None:
         if not trainings or path.is_file() or any(training.result(out) is None for training in trainings):
             continue
         data: Data = read_recipe(trainings[0].run(out) / RECIPE_FILE).data.changed(cache="none")
-        checkpoints = [_checkpoint(training, out) for training in trainings]
+        checkpoints = [find_checkpoint(training.run(out)) for training in trainings]
         found = evaluate(checkpoints, open_data(data), data, EvaluationProtocol(device=device))
         keep(path, found.as_json())
-
-
-def _checkpoint(training: Training, out: Path) -> Path:
-    """The checkpoint that is the result of a finished training."""
-    end = training.result(out)
-    assert end is not None
-    return training.run(out) / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)
 
 
 def _fused_trainings(item: Item, row: Row) -> list[Training]:

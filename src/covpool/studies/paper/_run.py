@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from covpool.engine.training import Event, ignore
+from covpool._progress import ignore
+from covpool.engine.training import Event
 from covpool.studies._runs import read_end, train_or_resume
 from covpool.studies.paper._trainings import PaperTraining
 
@@ -10,7 +11,7 @@ from covpool.studies.paper._trainings import PaperTraining
 def run_trainings(
     planned: Sequence[PaperTraining],
     *,
-    on_run: Callable[[int, PaperTraining], None] = lambda number, planned: None,
+    on_run: Callable[[int, PaperTraining], None] = ignore,
     on_event: Callable[[Event], None] = ignore,
 ) -> Iterator[tuple[PaperTraining, str]]:
     """Run the trainings whose data are named. Finished ones are skipped, and interrupted ones are resumed.

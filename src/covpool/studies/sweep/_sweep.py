@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import Event, changed_settings, ignore
+from covpool._progress import ignore
+from covpool.engine.training import Event, changed_settings
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
 from covpool.studies._runs import folder_name, read_end, train_or_resume
 from covpool.studies.sweep._axes import Point, grid, read_axes
@@ -80,7 +81,7 @@ def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[Plan
 def sweep(
     planned: Sequence[PlannedTraining],
     *,
-    on_run: Callable[[int, PlannedTraining], None] = lambda number, planned: None,
+    on_run: Callable[[int, PlannedTraining], None] = ignore,
     on_event: Callable[[Event], None] = ignore,
 ) -> Iterator[Outcome]:
     """Run all trainings. Finished ones are skipped and interrupted ones are resumed.
