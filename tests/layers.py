@@ -11,8 +11,8 @@ SOURCE = ROOT / "src" / "covpool"
 # A layer imports only layers before it; "covpool" is the top package with the public names.
 ORDER = (
     *("_errors", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
-    *("pools", "models", "diagnostics", "io", "covpool", "_settings", "_records", "data", "recipe", "engine", "bench"),
-    *("studies", "sklearn", "report", "demo", "cli", "__main__"),
+    *("pools", "models", "diagnostics", "io", "covpool", "_settings", "_figures", "_records", "data", "recipe"),
+    *("engine", "bench", "studies", "sklearn", "report", "demo", "cli", "__main__"),
 )
 CORE = ("_errors", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
 APPLICATION = ("data", "recipe", "engine", "studies", "sklearn", "report", "bench", "demo", "cli")
