@@ -14,6 +14,5 @@ from covpool.bench._record import Record as Record
 from covpool.bench._steps import HEADS as HEADS
 from covpool.bench._steps import measure_model as measure_model
 from covpool.bench._suites import SUITES as SUITES
-from covpool.bench._suites import run_suite as run_suite
 from covpool.bench._train import TRAINED as TRAINED
 from covpool.bench._train import measure_training as measure_training

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
-from covpool.cli._options import Device, chosen_device, read_data
+from covpool.cli._options import Device, chosen_device, named_folder, read_data
 from covpool.cli._output import counting_bar, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
+from covpool.cli._scoreboard import choose_claims, show_claims
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Arm, Claim, Subject

@@ -12,7 +12,7 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._eigenvalues import show_eigenvalues
 from covpool.cli._fabric import import_fabric
-from covpool.cli._options import Device, chosen_device
+from covpool.cli._options import Device, chosen_device, named_folder
 from covpool.cli._output import UNKNOWN, make_folder, say, table
 from covpool.cli._training_bar import training_bar
 
@@ -75,6 +75,7 @@ def item_command(kind: str) -> Callable[..., None]:
             checkpoint: Checkpoint, or folder of a run, whose eigenvalues are shown in figure 7, without a training.
         """
         import_fabric()
+        from covpool.data.sets import list_sets
         from covpool.studies.paper import find_item, plan_item
 
         item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
@@ -87,7 +88,7 @@ def item_command(kind: str) -> Callable[..., None]:
                 raise CovpoolError(f"{item.name} shows no eigenvalues: leave --checkpoint out")
             show_eigenvalues(checkpoint, roots, _plot_file(item, out), chosen_device(device), console)
             return
-        planned = plan_item(item, dict(map(_root, data or [])), typed, out)
+        planned = plan_item(item, dict(named_folder(one, list_sets()) for one in data or []), typed, out)
         missing = [one for one in planned if one.training.result(out) is None]
         if dry_run:
             for one in missing:
@@ -115,15 +116,6 @@ def _plot_file(item: "Item", out: Path) -> Path:
     from covpool.studies.paper import measured_file
 
     return measured_file(item, out).with_suffix(".png")
-
-
-def _root(asked: str) -> tuple[str, str]:
-    from covpool.data.sets import list_sets
-
-    name, equals, folder = asked.partition("=")
-    if not equals or not folder or name not in list_sets():
-        raise CovpoolError(f"--data must be NAME=FOLDER with one of {', '.join(list_sets())}; got {asked!r}")
-    return name, folder
 
 
 def _command(one: "PaperTraining", settings: list[str]) -> str:

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._fabric import import_fabric
-from covpool.cli._options import read_data
+from covpool.cli._options import named_folder, read_data
 from covpool.cli._output import counting_bar, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claims, show_search
+from covpool.cli._scoreboard import choose_claims, show_claims, show_search
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Results

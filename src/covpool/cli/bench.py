@@ -88,8 +88,9 @@ def command(
     _prepare([] if is_training else suites or [], matmul_precision, json, plot)
     import torch
 
+    from covpool import bench
     from covpool._records import environment
-    from covpool.bench import TRAINED, measure_loading, measure_model, measure_training, run_suite
+    from covpool.bench import TRAINED, measure_loading, measure_model, measure_training
 
     place = torch.device(chosen_device(device))
     if is_training:
@@ -108,7 +109,7 @@ def command(
     elif model:
         records = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
     else:
-        records = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
+        records = (record for suite in suites or SUITES for record in bench.SUITES[suite](place, seconds, seed))
     _show(records, json, environment(place, seed), Console())
     if plot is not None and json is not None:
         _plot(json, plot, throughput=bool(model))
