@@ -1,14 +1,14 @@
 """Records are JSON lines with their environment."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
 from covpool import CovpoolError
-from covpool._records import append_lines, environment, read_lines
+from covpool._records import append_lines, environment, read_lines, read_suite
 from covpool.bench._record import Record
 
 RECORD = Record("isqrt", "covpool", (2, 49, 64), "forward+backward", 1.5, 1.25, 2.0, ratio=3.0, value_error=1e-6)
@@ -46,6 +46,22 @@ def test_a_last_line_may_have_no_end(tmp_path: Path) -> None:
     append_lines(path, {"a": 2})
     assert read_lines(path) == [{"a": 1}, {"a": 2}]
     assert read_lines(tmp_path / "none") == []
+
+
+@dataclass
+class Counted:
+    name: str
+    count: int = 0
+
+
+def test_lines_of_a_suite_are_objects(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    lines = [{"name": "a", "count": 2, "commit": "c"}, {"name": "b"}]
+    append_lines(path, *({"suite": "mine", **line} for line in lines), {"suite": "other"}, {"no": "suite"})
+    assert read_suite(path, Counted, "mine") == [Counted("a", 2), Counted("b")]
+    append_lines(path, {"suite": "mine", "count": 3})
+    with pytest.raises(CovpoolError, match=r"a result in .*records.jsonl must have name; .* has no name: remove it"):
+        read_suite(path, Counted, "mine")
 
 
 def test_the_environment_is_recorded() -> None:

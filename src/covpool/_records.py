@@ -1,5 +1,6 @@
 """Records: lines of JSON in a file, and the environment that a measurement was made in."""
 
+import dataclasses
 import json
 import math
 import os
@@ -7,12 +8,17 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from covpool._errors import CovpoolError
 from covpool.ops import tf32_allowed
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -36,6 +42,26 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         lines.append(found)
     unended = _parse(last)
     return lines if unended is None else [*lines, unended]
+
+
+def read_suite(path: Path, kind: type[R], suite: str) -> list[R]:
+    """Read the lines of a suite as objects of a dataclass. Other lines, and entries without a field, are left out.
+
+    Args:
+        path: File of JSON lines.
+        kind: The dataclass. Lines must have its fields without a default.
+        suite: Entry "suite" of its lines.
+    """
+    fields = dataclasses.fields(kind)
+    required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+    found = [line for line in read_lines(path) if line.get("suite") == suite]
+    for line in found:
+        missing = [name for name in required if name not in line]
+        if missing:
+            raise CovpoolError(
+                f"a result in {path} must have {', '.join(required)}; {str(line)[:80]} has no {missing[0]}: remove it"
+            )
+    return [kind(**{f.name: line[f.name] for f in fields if f.name in line}) for line in found]
 
 
 def append_lines(path: Path, *lines: dict[str, Any]) -> None:
