@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(partial, path)
         _sync_folder(path.parent)
-    except CovpoolError:
+    except CovpoolError:  # not the disk
         raise
     except Exception as error:
         refusal = _refusal(error, partial)
