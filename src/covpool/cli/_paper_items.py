@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from covpool._errors import CovpoolError
 from covpool.cli._eigenvalues import show_eigenvalues
@@ -76,7 +77,7 @@ def item_command(kind: str) -> Callable[..., None]:
         """
         import_fabric()
         from covpool.data.sets import list_sets
-        from covpool.studies.paper import find_item, plan_item
+        from covpool.studies.paper import evaluate_item, find_item, plan_item
 
         item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
         if measure and not item.is_measured:
@@ -89,7 +90,7 @@ def item_command(kind: str) -> Callable[..., None]:
             show_eigenvalues(checkpoint, roots, _plot_file(item, out), chosen_device(device), console)
             return
         planned = plan_item(item, dict(named_folder(one, list_sets()) for one in data or []), typed, out)
-        missing = [one for one in planned if one.training.result(out) is None]
+        missing = [one for one in planned if not one.is_finished]
         if dry_run:
             for one in missing:
                 typer.echo(_command(one, typed))
@@ -97,14 +98,17 @@ def item_command(kind: str) -> Callable[..., None]:
         if any(one.recipe.data.root for one in missing):
             _train(planned, console)
         device = chosen_device(device)
-        _evaluate(item, out, device, console)
+        with console.status("evaluating") as status:
+            evaluate_item(
+                item, out, device=device, on_evaluate=lambda what: status.update(escape(f"evaluating {what}"))
+            )
         if measure:
             _measure(item, out, device, seconds, console)
         _show(item, out, console)
-        finished = [one.run for one in planned if one.training.result(out) is not None]
+        finished = [one.run for one in planned if one.is_finished]
         if item.eigenvalues and finished:
             show_eigenvalues(finished[-1], roots, _plot_file(item, out), device, console)
-        missing = [one for one in planned if one.training.result(out) is None]
+        missing = [one for one in planned if not one.is_finished]
         if missing:
             _tell_missing(missing, console)
 
@@ -141,18 +145,6 @@ def _train(planned: "list[PaperTraining]", console: Console) -> None:
             say(console, f"{one.run.name} failed: {reason}")
 
 
-def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:
-    """Evaluate finished trainings by SVM or ten crops, where a column asks for it, and their fusions."""
-    from covpool.studies.paper import cell_trainings, evaluate_finished, evaluate_fusions
-
-    for row, column, paper in item.cells:
-        for training in cell_trainings(row, column, paper):
-            with console.status(f"evaluating {training.run(out).name}"):
-                evaluate_finished(training, column, out, device=device)
-    with console.status("evaluating fusions"):
-        evaluate_fusions(item, out, device=device)
-
-
 def _measure(item: "Item", out: Path, device: str, seconds: float, console: Console) -> None:
     """Measure every row of an item."""
     import torch
@@ -168,7 +160,7 @@ def _measure(item: "Item", out: Path, device: str, seconds: float, console: Cons
         path = measure_item(
             *(item, out, place, seconds),
             processes=processes,
-            on_row=lambda label: status.update(f"measuring {label}"),
+            on_row=lambda label: status.update(escape(f"measuring {label}")),
         )
     say(console, f"measured: {path}")
 

@@ -14,11 +14,8 @@ from covpool.studies.paper import (
     Column,
     Item,
     Row,
-    Training,
-    cell_trainings,
     count_finished,
-    evaluate_finished,
-    evaluate_fusions,
+    evaluate_item,
     find_item,
     measured_file,
     plan_item,
@@ -26,7 +23,8 @@ from covpool.studies.paper import (
     read_cells,
     run_trainings,
 )
-from covpool.studies.paper._trainings import item_trainings
+from covpool.studies.paper._results import evaluate_finished, evaluate_fusions
+from covpool.studies.paper._trainings import Training, item_trainings
 from tiny import make_tree, tiny_recipe
 
 
@@ -74,10 +72,10 @@ def test_an_item_on_small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     assert list(run_trainings(planned)) == [] and count_finished(item, out) == (2, 2)
     assert read_cells(item, out)[0][0] == Cell("74.0", None, None, 0, 2)
-    for row, column, paper in item.cells:
-        for training in cell_trainings(row, column, paper):
-            assert evaluate_finished(training, column, out, device="cpu")
-            assert not evaluate_finished(training, column, out, device="cpu")
+    told: list[str] = []
+    evaluate_item(item, out, device="cpu", on_evaluate=told.append)
+    assert told == ["tiny.toml,data.split=1", "tiny.toml,data.split=2", "fusions"]
+    assert not evaluate_finished(planned[0].training, columns[0], out, device="cpu")
     (svm,) = read_cells(item, out)[0]
     assert svm.value is not None and svm.deviation is not None and "±" in svm.text
     started: list[object] = []

@@ -12,12 +12,9 @@ from covpool.studies.paper._measure import measure_item as measure_item
 from covpool.studies.paper._plot import plot_item as plot_item
 from covpool.studies.paper._results import Cell as Cell
 from covpool.studies.paper._results import count_finished as count_finished
-from covpool.studies.paper._results import evaluate_finished as evaluate_finished
-from covpool.studies.paper._results import evaluate_fusions as evaluate_fusions
+from covpool.studies.paper._results import evaluate_item as evaluate_item
 from covpool.studies.paper._results import measured_file as measured_file
 from covpool.studies.paper._results import read_cells as read_cells
 from covpool.studies.paper._run import run_trainings as run_trainings
 from covpool.studies.paper._trainings import PaperTraining as PaperTraining
-from covpool.studies.paper._trainings import Training as Training
-from covpool.studies.paper._trainings import cell_trainings as cell_trainings
 from covpool.studies.paper._trainings import plan_item as plan_item

@@ -1,10 +1,11 @@
 """Our numbers for the cells of an item, from the folders of finished runs, beside the paper's."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from covpool._progress import ignore
 from covpool.data import Data
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import EvaluationProtocol, evaluate
@@ -68,6 +69,23 @@ def read_measured(item: Item, out: Path) -> Measured:
     """Return the measured quantities by row and name; empty if nothing is measured yet."""
     found: Measured | None = read_kept(measured_file(item, out), "rows")
     return found or {}
+
+
+def evaluate_item(item: Item, out: Path, *, device: str, on_evaluate: Callable[[str], None] = ignore) -> None:
+    """Evaluate finished trainings by SVM or ten crops, where a column asks for it, and the fusions of the item.
+
+    Args:
+        item: Table or figure.
+        out: Folder of all runs.
+        device: Device that runs the networks.
+        on_evaluate: Called with what is evaluated next.
+    """
+    for row, column, paper in item.cells:
+        for training in cell_trainings(row, column, paper):
+            on_evaluate(training.run(out).name)
+            evaluate_finished(training, column, out, device=device)
+    on_evaluate("fusions")
+    evaluate_fusions(item, out, device=device)
 
 
 def evaluate_finished(training: Training, column: Column, out: Path, *, device: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from covpool._progress import ignore
 from covpool.engine.training import Event
-from covpool.studies._runs import read_end, train_or_resume
+from covpool.studies._runs import train_or_resume
 from covpool.studies.paper._trainings import PaperTraining
 
 
@@ -28,7 +28,7 @@ def run_trainings(
         Stopped: Ctrl-C was pressed, and the state was saved.
     """
     for number, one in enumerate(planned):
-        if not one.recipe.data.root or read_end(one.run) is not None:
+        if not one.recipe.data.root or one.is_finished:
             continue
         on_run(number, one)
         if failed := train_or_resume(one.recipe, one.run, on_event):

@@ -43,6 +43,11 @@ class PaperTraining:
     recipe: Recipe
     run: Path
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended."""
+        return read_end(self.run) is not None
+
 
 def cell_trainings(row: Row, column: Column, paper: str) -> list[Training]:
     """Return the trainings whose mean is one cell; none for a cell that is not trained.
