@@ -1,6 +1,8 @@
 """Records are JSON lines with their environment."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,6 +48,15 @@ def test_a_last_line_may_have_no_end(tmp_path: Path) -> None:
     append_lines(path, {"a": 2})
     assert read_lines(path) == [{"a": 1}, {"a": 2}]
     assert read_lines(tmp_path / "none") == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes")
+def test_records_can_go_into_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit((tmp_path / "pipe").read_text)
+        append_lines(tmp_path / "pipe", {"a": 1})
+        assert read.result(10) == '{"a": 1}\n' and read_lines(tmp_path / "pipe") == []
 
 
 @dataclass

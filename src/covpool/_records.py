@@ -67,12 +67,11 @@ def read_suite(path: Path, kind: type[R], suite: str) -> list[R]:
 def append_lines(path: Path, *lines: dict[str, Any]) -> None:
     """Append JSON lines to a file, which is created if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            file.write(b"" if file.read() == b"\n" else b"\n")  # a half-written line must not spoil the next one
+    with path.open("a") as file:
+        if _is_cut(path):  # a half-written line must not spoil the next one
+            file.write("\n")
         for line in lines:
-            file.write(json.dumps(_plain(line), allow_nan=False).encode() + b"\n")
+            file.write(json.dumps(_plain(line), allow_nan=False) + "\n")
 
 
 def environment(device: torch.device, seed: int | None = None) -> dict[str, Any]:
@@ -97,6 +96,15 @@ def _parse(line: str) -> dict[str, Any] | None:
     except json.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file ends inside of a line. A pipe, which cannot be read again, does not."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _plain(value: Any) -> Any:
