@@ -20,7 +20,7 @@ from torchvision.models import mobilenet_v2
 from torchvision.transforms import v2
 
 import covpool
-from covpool.bench import environment
+from covpool._records import environment
 from covpool.diagnostics import pool_spectra
 from covpool.studies.probe import plot_probe, read_results, summarize
 

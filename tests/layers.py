@@ -11,13 +11,13 @@ SOURCE = ROOT / "src" / "covpool"
 # A layer imports only layers before it; "covpool" is the top package with the public names.
 ORDER = (
     *("_errors", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
-    *("pools", "models", "diagnostics", "io", "covpool", "_settings", "data", "recipe", "engine", "studies", "sklearn"),
-    *("report", "bench", "demo", "cli", "__main__"),
+    *("pools", "models", "diagnostics", "io", "covpool", "_settings", "_figures", "_records", "data", "recipe"),
+    *("engine", "bench", "studies", "sklearn", "report", "demo", "cli", "__main__"),
 )
 CORE = ("_errors", "_check_tensors", "_registry", "kernels", "ops", "pools", "blocks")
 APPLICATION = ("data", "recipe", "engine", "studies", "sklearn", "report", "bench", "demo", "cli")
 WITH_MODULES = ("pools", "blocks", "models")
-WITH_OUTSIDE_WORLD = ("_files", "io", *APPLICATION)
+WITH_OUTSIDE_WORLD = ("_files", "_records", "io", *APPLICATION)
 OUTSIDE_WORLD = ("print", "input", "open", "io.open", "os.environ", "os.getenv", "sys.stdout", "sys.stderr")
 FILE_METHODS = (".read_text", ".write_text", ".read_bytes", ".write_bytes", "torch.save", "torch.load")
 CUSTOM_OPERATIONS = ("torch.library", "torch.utils.cpp_extension", "torch.ops.load_library")

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from covpool._records import read_lines
 from covpool.cli import main
 from covpool.data._settings import Augment, Data, ResolvedAugment
-from covpool.engine.training._log import read_log
 from covpool.recipe._schema import Devices, Evaluate, Model, Optimizer, Pool, Recipe, Train
 
 CLASSES = ("blue", "green", "red")
@@ -55,7 +55,7 @@ def tiny_recipe(root: Path, **tables: dict[str, Any]) -> Recipe:
 
 def untimed_log(run: Path) -> list[dict[str, Any]]:
     """The log without times."""
-    return [{k: v for k, v in event.items() if k not in TIMES} for event in read_log(run / "log.jsonl")]
+    return [{k: v for k, v in event.items() if k not in TIMES} for event in read_lines(run / "log.jsonl")]
 
 
 class Fork:

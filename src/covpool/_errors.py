@@ -14,7 +14,14 @@ from typing import Any
 class CovpoolError(ValueError):
     """A user's mistake. The message says what was expected, what was given and what to do."""
 
+    exit_code = 2  # of a command that ends with it
     __module__ = "covpool"  # where users import it from
+
+
+class DivergedError(CovpoolError):
+    """The loss of a training is not finite. `covpool train` then ends with a status of its own."""
+
+    exit_code = 3
 
 
 class WrongTypeError(CovpoolError, TypeError):

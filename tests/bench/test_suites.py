@@ -9,7 +9,7 @@ from torch import Tensor
 
 import covpool
 from covpool import ops
-from covpool.bench import SUITES, Record, run_suite
+from covpool.bench import SUITES, Record
 from covpool.bench import _suites as suites
 from covpool.bench._candidates import CandidateSet
 from covpool.bench._compare import compare
@@ -35,7 +35,7 @@ def errors(record: Record) -> tuple[float, float]:
 
 @pytest.mark.parametrize("suite", ["isqrt", "mpn", "operations", "pools"])
 def test_a_suite_gives_times_and_small_errors(suite: str) -> None:
-    records = list(run_suite(suite, CPU, seconds=0.0))
+    records = list(SUITES[suite](CPU, 0.0, 0))
     assert suite in SUITES and len(records) > 1
     for record in records:
         assert max(errors(record)) < 1e-3, record.name
@@ -44,13 +44,13 @@ def test_a_suite_gives_times_and_small_errors(suite: str) -> None:
 
 
 def test_the_baseline_comes_first_with_ratio_one() -> None:
-    records = list(run_suite("isqrt", CPU, seconds=0.0))
+    records = list(SUITES["isqrt"](CPU, 0.0, 0))
     assert records[0].name == "literal" and records[0].ratio == 1.0
     assert all(record.ratio is not None and record.ratio > 0 for record in records)
 
 
 def test_every_pool_is_measured_once_against_average_pooling() -> None:
-    records = list(run_suite("pools", CPU, seconds=0.0))
+    records = list(SUITES["pools"](CPU, 0.0, 0))
     assert sorted(record.name for record in records) == sorted([*covpool.list_pools(), *VARIANTS])
     assert (records[0].name, records[0].ratio) == ("avg", 1.0)
 
@@ -67,7 +67,7 @@ def test_a_wrong_candidate_has_large_errors() -> None:
 
 def test_the_seed_determines_the_inputs() -> None:
     def run(seed: int) -> list[tuple[float, float]]:
-        return [errors(record) for record in run_suite("isqrt", CPU, seconds=0.0, seed=seed)]
+        return [errors(record) for record in SUITES["isqrt"](CPU, 0.0, seed)]
 
     assert run(0) == run(0) != run(1)
 
@@ -89,7 +89,7 @@ def test_measuring_saved_memory_frees_the_network() -> None:
 
 def test_more_iterations_come_closer_to_the_exact_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(suites.ROOT_SHAPES, "cpu", (2, 24, 8))
-    found = {record.name: record for record in run_suite("roots", CPU, seconds=0.0)}
+    found = {record.name: record for record in SUITES["roots"](CPU, 0.0, 0)}
     assert len(found) == 7 and all(record.extra["saved_mib"] > 0 for record in found.values())
     exact, few, many = (
         found[name].value_error
@@ -106,7 +106,7 @@ def test_more_iterations_come_closer_to_the_exact_root(monkeypatch: pytest.Monke
 def test_processes_are_compared_with_importing_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = dict.fromkeys(suites.START_COMMANDS, ("-c", "pass"))
     monkeypatch.setattr(suites, "START_COMMANDS", quick)
-    records = list(run_suite("startup", torch.device("cpu"), 0.0))
+    records = list(SUITES["startup"](torch.device("cpu"), 0.0, 0))
     assert [record.name for record in records] == list(quick)
     assert records[0].name == "import torch" and records[0].ratio == 1.0
     assert all(record.suite == "startup" and record.shape == () for record in records)

@@ -40,10 +40,17 @@ def test_a_command_is_timed_until_its_first_line_and_its_end(tmp_path: Path) -> 
         _train._time_command([sys.executable, "-c", "raise SystemExit('no such recipe')"], log)
 
 
+def test_a_command_may_print_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    """The output of a command that nobody reads fills its pipe after 64 KiB."""
+    program = "import signal, sys; signal.alarm(20); print('x' * 200_000); sys.exit('the last line')"
+    with pytest.raises(CovpoolError, match=r"the last line$"):
+        _train._time_command([sys.executable, "-c", program], tmp_path / "log")
+
+
 def test_heads_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(_train, "_time_command", lambda command, log: commands.append(command) or (9.0, 2.0))
-    monkeypatch.setattr(_train, "read_log", lambda path: events())
+    monkeypatch.setattr(_train, "read_lines", lambda path: events())
     records = list(_train.measure_training("test_resnet", "images", CPU, epochs=3, settings=["seed=1"]))
     assert [record.name for record in records] == ["test_resnet isqrt", "test_resnet avg"]
     assert [record.ratio for record in records] == [1.0, 1.0]

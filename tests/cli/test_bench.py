@@ -36,7 +36,7 @@ def test_no_number_is_cut_at_any_width(
 ) -> None:
     records = [record("covpool, torch operations", **FIGURES, limit_tflops=654.13), record("exact root, covpool eigh")]
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: records)
+    monkeypatch.setitem(covpool_bench.SUITES, "isqrt", lambda *_: records)
     bench.command(["isqrt"], device="cpu")
     printed = capsys.readouterr().out
     assert "limit TFLOP/s 654" in " ".join(printed.split())
@@ -59,7 +59,7 @@ def test_no_number_is_cut_at_any_width(
 
 def test_empty_columns_are_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     step = replace(record("avg", images_per_s=3930.2), value_error=None, gradient_error=None)
-    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: [step])
+    monkeypatch.setitem(covpool_bench.SUITES, "isqrt", lambda *_: [step])
     bench.command(["isqrt"], device="cpu")
     printed = capsys.readouterr().out
     assert "error" not in printed and "images/s" in printed and "3930" in printed
@@ -69,7 +69,7 @@ def test_large_and_small_numbers_are_readable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow = replace(record("slow"), median_ms=1012.3, p20_ms=993.2, p80_ms=1048.0, ratio=0.0042)
-    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: [slow])
+    monkeypatch.setitem(covpool_bench.SUITES, "isqrt", lambda *_: [slow])
     bench.command(["isqrt"], device="cpu")
     assert "1012 993-1048 0.004x" in " ".join(capsys.readouterr().out.split())
 
@@ -82,7 +82,7 @@ def test_complete_tables_are_printed_before_an_interruption(
         yield replace(record("two"), shape=(1, 2, 3))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("covpool.bench.run_suite", interrupted)
+    monkeypatch.setitem(covpool_bench.SUITES, "isqrt", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bench.command(["isqrt"], device="cpu")
     assert "128 x 196 x 256" in capsys.readouterr().out
@@ -118,7 +118,7 @@ def test_mistakes_are_reported_before_measuring(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("covpool.bench.run_suite", lambda *_: pytest.fail("a suite was run"))
+    monkeypatch.setattr("covpool.bench.SUITES", dict.fromkeys(bench.SUITES, lambda *_: pytest.fail("a suite was run")))
     result = run("bench", *arguments)
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())

@@ -1,12 +1,18 @@
 """`covpool paper` as a user types it."""
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from cli.runner import refused, run
-from covpool.studies.paper import find_item, item_trainings, list_items
+from covpool.bench._networks import NetworkCost
+from covpool.cli._interrupt import INTERRUPTED, interrupts
+from covpool.engine.training import Stopped
+from covpool.studies.paper import find_item, list_items
+from covpool.studies.paper._trainings import item_trainings
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +57,52 @@ def test_a_dry_run_prints_commands() -> None:
     assert all("--out runs/" in line for line in lines) and "data.root=/data/birds" in lines[-1]
 
 
+def test_a_second_interrupt_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training takes the first Ctrl-C and says so; the program must then leave it the second one."""
+
+    def stopped(planned: object, *, on_event: Callable[[Mapping[str, str]], None], **_: object) -> Iterator[None]:
+        on_event({"event": "stopping"})
+        raise Stopped("stopped at step 7")
+        yield
+
+    monkeypatch.setattr(interrupts, "asked", False)
+    monkeypatch.setattr("covpool.studies.paper.run_trainings", stopped)
+    ended = run("paper", "table", "12", "--data", "cub=/data/birds")
+    assert ended.exit_code == INTERRUPTED and interrupts.asked
+    assert "press Ctrl-C again to stop at once" in ended.stdout
+    assert "stopped at step 7; run the same command again to resume" in ended.stdout
+
+
+def test_torchmetrics_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[None] = []
+    monkeypatch.setattr("covpool.cli._paper_items.import_fabric", lambda: called.append(None))
+    run("paper", "--list")
+    run("paper", "table", "2")
+    assert len(called) == 2
+
+
 def test_table_1_is_measured() -> None:
     result = run("paper", "table", "1", "--measure", "--seconds", 0.01, "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert json.loads(Path("runs/paper/table-1.json").read_text())["rows"]["EIG"]["one_ms"] > 0
+
+
+def test_every_row_is_measured_with_the_batch_of_its_item(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    batches: list[int] = []
+
+    def measured(recipe: object, device: object, seconds: float, *, batch: int) -> NetworkCost:
+        batches.append(batch)
+        return NetworkCost(*(float(batch) for _ in fields(NetworkCost)))
+
+    monkeypatch.setattr("covpool.bench.measure_network", measured)
+    for kind, number in (("table", "15"), ("figure", "6c"), ("table", "14")):
+        result = run("paper", kind, number, "--measure", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+    assert "measuring in one process" in run("paper", "figure", "6c", "--measure", "--device", "cpu").stdout
+    figure = [16, 32, 64, 128, 256] * 2
+    assert batches == [*[1] * 5, *figure, *[4] * 13, *figure]
+    kept = json.loads(Path("runs/paper/figure-6c.json").read_text())
+    assert kept["rows"]["MPN-COV, batch 32"]["pool_delta_mib"] == 16 and kept["processes"] == 1 and kept["commit"]
 
 
 def test_mistakes() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cli.runner import refused, run
+from covpool._errors import DivergedError
 from covpool.cli.train import _summary
 from covpool.engine.training import Result
 from covpool.recipe import read_recipe, to_toml
@@ -90,6 +91,12 @@ def test_mistakes_are_one_line(recipe: Path, tmp_path: Path) -> None:
     assert "leave 'tiny.toml' out" in refused("train", "tiny.toml", "--resume", tmp_path)
     assert "not both" in refused("train", "--resume", tmp_path, "--out", tmp_path / "other")
     assert "this machine has; got accelerator 'abacus'" in refused("train", recipe, "devices.accelerator=abacus")
+
+
+def test_a_training_that_diverges_has_an_exit_code_of_its_own(recipe: Path, tmp_path: Path) -> None:
+    ended = run("train", recipe, "--out", tmp_path / "run", "optimizer.lr=1e15")
+    assert ended.exit_code == DivergedError.exit_code == 3
+    assert ended.stderr.startswith("covpool: the loss is not finite at step") and ended.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("best_on", ["test", "validation"])

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from covpool import CovpoolError
 from covpool.io._atomic import remove_leftovers, replacing
 
 
@@ -84,6 +85,12 @@ def test_a_full_disk_is_recognized_in_the_error_of_safetensors(tmp_path: Path) -
 def test_an_error_while_writing_keeps_its_message(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="mistake"), replacing(tmp_path / "file.txt"):
         raise RuntimeError("mistake")
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_mistake_keeps_its_message_on_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(CovpoolError, match=r"^a mistake$"), replacing(tmp_path / "file.txt"):
+        raise CovpoolError("a mistake")
 
 
 def test_data_is_on_the_disk_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_precision_follows_autocast_and_torchs_setting() -> None:
 
 WITH_THE_NEWER_SETTING = """
 import torch
-from covpool.bench import environment
+from covpool._records import environment
 from covpool.ops import isqrt_covariance
 from covpool.ops._backend import matmul_precision
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import trees
+from covpool._records import read_lines
 from covpool.engine.training._build import build_network
-from covpool.engine.training._log import read_log
 from covpool.engine.training._loop import Result, train
 from covpool.recipe._parse import read_recipe
 
@@ -89,7 +89,7 @@ def small(name: str, root: Path, run: Path, *settings: str) -> Result:
 def test_protocol(name: str, make: Callable[[Path], Path], steps: int, settings: list[str], tmp_path: Path) -> None:
     result = small(name, make(tmp_path / "data"), tmp_path / "run", *settings)
     assert math.isfinite(result.metrics["loss"]) and 0 <= result.metrics["top1"] <= 1
-    logged = [event for event in read_log(tmp_path / "run" / "log.jsonl") if event["event"] == "step"]
+    logged = [event for event in read_lines(tmp_path / "run" / "log.jsonl") if event["event"] == "step"]
     assert [event["step"] for event in logged] == list(range(1, steps + 1))
     assert all(math.isfinite(event["loss"]) for event in logged)
 

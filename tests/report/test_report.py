@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import covpool
+from covpool._records import read_lines
 from covpool.data._images import Images
 from covpool.data._settings import Data
 from covpool.data.pipeline import EvalBatches
@@ -21,7 +22,6 @@ from covpool.data.sets._open import Splits, open_data
 from covpool.diagnostics import Spectra
 from covpool.engine.evaluation._intervals import wilson
 from covpool.engine.evaluation._summary import summarize_scores
-from covpool.engine.training._log import read_log
 from covpool.engine.training._loop import train
 from covpool.report import write_report
 from covpool.report._attribution import attribution_maps
@@ -72,7 +72,7 @@ def test_every_section_is_there(finished: Path) -> None:
 
 def test_numbers_are_those_of_the_log_and_of_the_checkpoint(finished: Path) -> None:
     found = page(finished)
-    events = read_log(finished / "log.jsonl")
+    events = read_lines(finished / "log.jsonl")
     for event in events:
         if event["event"] == "epoch":
             row = f"{event['epoch']} {event['train_loss']:.4f} {100 * event['train_top1']:.2f} %"
@@ -188,7 +188,7 @@ def test_scores_that_do_not_belong_to_the_checkpoint_are_computed_again(copy: Pa
         shutil.copy(copy / "best.safetensors", copy / "last.safetensors")
     write_report(copy)
     if what == "of other weights":
-        best = max(event["top1"] for event in read_log(copy / "log.jsonl") if event["event"] == "epoch")
+        best = max(event["top1"] for event in read_lines(copy / "log.jsonl") if event["event"] == "epoch")
         assert f"top-1 accuracy {100 * best:.2f} %" in page(copy).text["result"]
     else:
         assert page(copy).text["result"] == page(finished).text["result"]

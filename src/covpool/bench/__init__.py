@@ -10,13 +10,9 @@ from covpool.bench._networks import processes_for as processes_for
 from covpool.bench._plots import check_plot_path as check_plot_path
 from covpool.bench._plots import plot_curves as plot_curves
 from covpool.bench._plots import plot_throughput as plot_throughput
-from covpool.bench._plots import read_records as read_records
 from covpool.bench._record import Record as Record
-from covpool.bench._record import append_lines as append_lines
-from covpool.bench._record import environment as environment
 from covpool.bench._steps import HEADS as HEADS
 from covpool.bench._steps import measure_model as measure_model
 from covpool.bench._suites import SUITES as SUITES
-from covpool.bench._suites import run_suite as run_suite
 from covpool.bench._train import TRAINED as TRAINED
 from covpool.bench._train import measure_training as measure_training

@@ -1,26 +1,18 @@
 """Plots of benchmark records: time against channels, positions and batch; throughput of training against batch."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool._figures import color, new_figure
 
 AXES = ("images", "positions", "channels")
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read the records in a file of JSON lines."""
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
-        raise CovpoolError(f"{path} must have one JSON object per line; {error}: remove the broken line") from error
-
-
 def check_plot_path(path: Path) -> None:
     """Refuse a path whose suffix is not an image format that matplotlib writes."""
-    kinds = require("matplotlib.figure", "plots").Figure().canvas.get_supported_filetypes()
+    kinds = new_figure(1, 1).canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in kinds:
         raise CovpoolError(f"the file of a plot must end in one of {', '.join(sorted(kinds))}; got {str(path)!r}")
 
@@ -29,12 +21,12 @@ def plot_curves(records: list[dict[str, Any]], path: Path) -> None:
     """Plot the time against each dimension that varies in the suite "curves", the others at their usual value.
 
     Args:
-        records: Records from `read_records`; those of other suites are ignored.
+        records: Records of `covpool bench --json`; those of other suites are ignored.
         path: Image file to write.
     """
     curves = _of_suite(records, "curves", "curves --json FILE")
     usual = tuple(Counter(record["shape"][axis] for record in curves).most_common(1)[0][0] for axis in range(3))
-    figure = require("matplotlib.figure", "plots").Figure(figsize=(14, 4), layout="constrained")
+    figure = new_figure(14, 4)
     panels = figure.subplots(1, 3, sharey=True)
     for axis, panel in zip((2, 1, 0), panels, strict=True):
         _plot_against(panel, curves, axis, usual)
@@ -48,15 +40,15 @@ def plot_throughput(records: list[dict[str, Any]], path: Path) -> None:
     """Plot images per second of eager training steps against the batch size, one line per head.
 
     Args:
-        records: Records from `read_records`; those of other suites are ignored.
+        records: Records of `covpool bench --json`; those of other suites are ignored.
         path: Image file to write.
     """
     steps = _of_suite(records, "steps", "--model NAME --batch 16 --batch 32 ...")
-    figure = require("matplotlib.figure", "plots").Figure(figsize=(7, 4.5), layout="constrained")
+    figure = new_figure(7, 4.5)
     axis = figure.subplots()
-    for name in dict.fromkeys(record["name"] for record in steps):
+    for number, name in enumerate(dict.fromkeys(record["name"] for record in steps)):
         latest = {r["shape"][0]: r["extra"]["images_per_s"] for r in steps if r["name"] == name}
-        axis.plot(*zip(*sorted(latest.items()), strict=True), marker="o", label=name)
+        axis.plot(*zip(*sorted(latest.items()), strict=True), marker="o", label=name, color=color(number))
     batches = sorted({record["shape"][0] for record in steps})
     axis.set_xscale("log", base=2)
     axis.set_xticks(batches, [str(batch) for batch in batches])
@@ -81,9 +73,9 @@ def _plot_against(panel: Any, curves: list[dict[str, Any]], axis: int, usual: tu
     """Time against one dimension, where the other two have their usual values."""
     others = [i for i in range(3) if i != axis]
     chosen = [record for record in curves if all(record["shape"][i] == usual[i] for i in others)]
-    for name in dict.fromkeys(record["name"] for record in chosen):
+    for number, name in enumerate(dict.fromkeys(record["name"] for record in chosen)):
         points = sorted((record["shape"][axis], _milliseconds(record)) for record in chosen if record["name"] == name)
-        panel.loglog(*zip(*points, strict=True), marker="o", label=name)
+        panel.loglog(*zip(*points, strict=True), marker="o", label=name, color=color(number))
     sizes = sorted({record["shape"][axis] for record in chosen})
     panel.set_xticks(sizes, [str(size) for size in sizes])
     panel.minorticks_off()

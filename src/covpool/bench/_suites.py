@@ -46,18 +46,6 @@ START_COMMANDS = {
 }
 
 
-def run_suite(suite: str, device: torch.device, seconds: float, seed: int = 0) -> Iterator[Record]:
-    """Measure a suite and yield its records one by one.
-
-    Args:
-        suite: Name of the suite, a key of `SUITES`.
-        device: Device to measure on.
-        seconds: Approximate time per shape, in seconds.
-        seed: Seed of the inputs.
-    """
-    yield from SUITES[suite](device, seconds, seed)
-
-
 def _isqrt_suite(device: torch.device, seconds: float, seed: int) -> Iterator[Record]:
     limit = matmul_rate(device) if device.type == "cuda" else None
     shapes = ISQRT_SHAPES[device.type]
@@ -170,6 +158,7 @@ def _startup_suite(device: torch.device, seconds: float, seed: int) -> Iterator[
         )
 
 
+# Measures the suite of a name on a device, in about these seconds per shape, with a seed; yields records one by one.
 SUITES: dict[str, Callable[[torch.device, float, int], Iterator[Record]]] = {
     "isqrt": _isqrt_suite,
     "mpn": _mpn_suite,

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from covpool._errors import CovpoolError
+from covpool._records import read_lines
 from covpool.bench._measure import Timing
 from covpool.bench._record import Record
-from covpool.engine.training import LOG_FILE, read_log
+from covpool.engine.training import LOG_FILE
 
 TRAINED = ("isqrt", "avg")
 POLL_SECONDS = 0.05
@@ -53,7 +54,7 @@ def measure_training(
             run = Path(folder, "run")
             command = _command(backbone, root, head, device, (batch, size, epochs))
             seconds, first = _time_command([*command, *settings, "--no-report", "--out", str(run)], run / LOG_FILE)
-            timing, extra = _summarize(read_log(run / LOG_FILE), batch)
+            timing, extra = _summarize(read_lines(run / LOG_FILE), batch)
         baseline = baseline or timing
         yield Record.of(
             timing,
@@ -83,15 +84,16 @@ def _command(backbone: str, root: str, head: str, device: torch.device, sizes: t
 def _time_command(command: list[str], log: Path) -> tuple[float, float | None]:
     """Seconds until a command ends, and until the first line of its log."""
     start, first = time.perf_counter(), None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while process.poll() is None:
-            if first is None and log.is_file() and log.stat().st_size:
-                first = time.perf_counter() - start
-            time.sleep(POLL_SECONDS)
-        seconds = time.perf_counter() - start
-        said = process.stdout.read() if process.stdout else ""
-    if process.returncode:
-        raise CovpoolError(f"the training failed: {said.strip() or process.returncode}")
+    with tempfile.TemporaryFile("w+", errors="replace") as output:  # a pipe that nobody reads would fill up
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+            while process.poll() is None:
+                if first is None and log.is_file() and log.stat().st_size:
+                    first = time.perf_counter() - start
+                time.sleep(POLL_SECONDS)
+            seconds = time.perf_counter() - start
+        if process.returncode:
+            output.seek(0)
+            raise CovpoolError(f"the training failed: {output.read().strip() or process.returncode}")
     return seconds, first
 
 

@@ -1,5 +1,7 @@
 """`covpool paper claims`: the claims of the paper, tested on frozen features."""
 
+import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +10,9 @@ import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
-from covpool.cli._options import Device, chosen_device, read_data
-from covpool.cli._output import counting_bar, make_folder, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claims
+from covpool.cli._options import Device, chosen_device, named_folder, read_data
+from covpool.cli._output import counting_bar, say
+from covpool.cli._scoreboard import choose_claims, show_claims
 
 if TYPE_CHECKING:
     from covpool.studies.claims import Arm, Claim, Subject
@@ -60,7 +62,7 @@ def claims_command(
     if page is not None:
         page.write_text(claims.update_page(page.read_text(), claims.make_page(claims.scoreboard(results), results)))
     if plots is not None:
-        claims.plot_claims(results, make_folder(plots / "x").parent)
+        claims.plot_claims(results, plots)
     show_claims(rows, list(results), "covpool paper claims NUMBER", console, each=bool(numbers), as_json=json)
     if not json and not numbers:
         for name, known in results.items():
@@ -74,40 +76,18 @@ def _run(
     claims: "list[Claim[Arm]]", data: list[str], weights: str, seconds: float, records: Path | None, device: str,
     console: Console,
 ) -> None:  # fmt: skip
-    import time
-
     import torch
 
-    from covpool.bench import append_lines, environment
-    from covpool.studies.claims import CLAIMS, Runner, Views, plan, read_claims, run_arms
+    from covpool._records import environment
+    from covpool.studies.claims import Recorder, run_missing
 
     if records is None or not data:
         raise CovpoolError("--run needs --records FOLDER and --data NAME=FOLDER, as in --data cub200=/data/cub")
     place = torch.device(chosen_device(device))
-    where = environment(place, 0)
     subjects = [_subject(asked, weights) for asked in data]
-    records.mkdir(parents=True, exist_ok=True)
-    calibrated = frozenset(
-        arm.name for claim in CLAIMS for one in claim.comparisons if one.measure == "calibration" for arm in one.arms
-    )
-    begin = time.monotonic()
-
-    def failed(arm: "Arm", error: Exception) -> None:
-        say(console, f"{arm.name}: failed: {type(error).__name__}: {error}")
-
-    for subject in subjects:
-        arms = plan(claims, read_claims(records).get(subject.name, {}))
-        path = records / f"claims_{subject.name.replace('-', '')}.jsonl"
-        done = 0
-        with counting_bar(console, f"{subject.name}") as on_progress:
-            if arms:
-                runner = Runner(Views(subject, place, on_progress), calibrated)
-                for result in run_arms(runner, arms, seconds - (time.monotonic() - begin), failed):
-                    done += 1
-                    on_progress(f"{subject.name}, {result.arm}", done, len(arms))
-                    append_lines(path, {**where, **result.as_json()})
-                    say(console, f"{result.arm}: {100 * result.top1:.1f} %, {result.seconds:.1f} s")
-        say(console, f"{subject.name}: {done} of {len(arms)} missing experiments done; records: {path}")
+    end = time.monotonic() + seconds
+    tell, counting = partial(say, console), partial(counting_bar, console)
+    run_missing(Recorder(records, environment(place, 0), end, tell, counting), subjects, claims, place)
 
 
 def _subject(asked: str, weights: str) -> "Subject":

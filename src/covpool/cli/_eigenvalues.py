@@ -23,10 +23,10 @@ def show_eigenvalues(source: Path, roots: Sequence[str], path: Path, device: str
     """
     import torch
 
-    from covpool.bench import environment
+    from covpool._records import environment
     from covpool.data.sets import open_data
     from covpool.engine.evaluation import LoadedCheckpoint
-    from covpool.report import find_checkpoint
+    from covpool.engine.training import find_checkpoint
     from covpool.studies import paper
 
     checkpoint = find_checkpoint(source) if source.is_dir() else source

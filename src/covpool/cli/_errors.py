@@ -13,7 +13,6 @@ from covpool.cli._wrap import wrapped
 
 # How torch says that a tensor is larger than the memory, or than any memory.
 BEYOND_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "integer multiplication overflow")
-MISTAKE = 2  # exit code
 
 
 def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,7 +36,7 @@ def readable_errors(command: Callable[..., None]) -> Callable[..., None]:
             if message is None or os.environ.get("COVPOOL_TRACEBACK"):
                 raise
             typer.echo(wrapped(f"covpool: {printable(message)}", sys.stderr), err=True)
-            raise typer.Exit(MISTAKE) from error
+            raise typer.Exit(error.exit_code if isinstance(error, CovpoolError) else CovpoolError.exit_code) from error
 
     return run
 

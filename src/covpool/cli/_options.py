@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +44,23 @@ def split_data(asked: str) -> tuple[str, str]:
 
     name, colon, root = asked.partition(":")
     return (name, root) if colon and name in list_sets() else ("", asked)
+
+
+def named_folder(asked: str, names: Sequence[str] = ()) -> tuple[str, str]:
+    """Split NAME=FOLDER.
+
+    Args:
+        asked: Data set as it is typed.
+        names: Names that it can have; any name if there are none.
+
+    >>> named_folder("cub200=/data/cub")
+    ('cub200', '/data/cub')
+    """
+    name, equals, folder = asked.partition("=")
+    if not equals or not name or not folder or (names and name not in names):
+        expected = f" with one of {', '.join(names)}" if names else ", as in cub200=/data/cub"
+        raise CovpoolError(f"--data must be NAME=FOLDER{expected}; got {asked!r}")
+    return name, folder
 
 
 def data_overrides(asked: str) -> list[str]:

@@ -1,34 +1,32 @@
 """The tables and figures of the paper on the terminal: what is done, the trainings, the numbers and the plots."""
 
-import json
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
 from covpool.cli._eigenvalues import show_eigenvalues
-from covpool.cli._interrupt import INTERRUPTED
-from covpool.cli._options import Device, chosen_device
+from covpool.cli._fabric import import_fabric
+from covpool.cli._options import Device, chosen_device, named_folder
 from covpool.cli._output import UNKNOWN, make_folder, say, table
-from covpool.cli._training_bar import TrainingBar
+from covpool.cli._training_bar import training_bar
 
 if TYPE_CHECKING:
     from covpool.studies.paper import Item, PaperTraining
 
 Roots = Annotated[list[str] | None, typer.Option(metavar="NAME=FOLDER")]
 RUNS = Path("runs")
-BATCH = {"table 15": {"cuda": 24, "cpu": 1}}  # images per measured batch
-DEFAULT_BATCH = {"cuda": 128, "cpu": 4}
 
 
 def show_items(runs: Path) -> None:
     """List all tables and figures, with the trainings that are finished and the data that they need."""
+    import_fabric()
     from covpool.studies.paper import count_finished, list_items, measured_file
 
     rows = []
@@ -77,7 +75,9 @@ def item_command(kind: str) -> Callable[..., None]:
             dry_run: Print the command of each training that is missing, without training.
             checkpoint: Checkpoint, or folder of a run, whose eigenvalues are shown in figure 7, without a training.
         """
-        from covpool.studies.paper import find_item, plan_item
+        import_fabric()
+        from covpool.data.sets import list_sets
+        from covpool.studies.paper import evaluate_item, find_item, plan_item
 
         item, console, typed = find_item(f"{kind} {number}"), Console(), settings or []
         if measure and not item.is_measured:
@@ -89,8 +89,8 @@ def item_command(kind: str) -> Callable[..., None]:
                 raise CovpoolError(f"{item.name} shows no eigenvalues: leave --checkpoint out")
             show_eigenvalues(checkpoint, roots, _plot_file(item, out), chosen_device(device), console)
             return
-        planned = plan_item(item, dict(map(_root, data or [])), typed, out)
-        missing = [one for one in planned if one.training.result(out) is None]
+        planned = plan_item(item, dict(named_folder(one, list_sets()) for one in data or []), typed, out)
+        missing = [one for one in planned if not one.is_finished]
         if dry_run:
             for one in missing:
                 typer.echo(_command(one, typed))
@@ -98,14 +98,17 @@ def item_command(kind: str) -> Callable[..., None]:
         if any(one.recipe.data.root for one in missing):
             _train(planned, console)
         device = chosen_device(device)
-        _evaluate(item, out, device, console)
+        with console.status("evaluating") as status:
+            evaluate_item(
+                item, out, device=device, on_evaluate=lambda what: status.update(escape(f"evaluating {what}"))
+            )
         if measure:
             _measure(item, out, device, seconds, console)
         _show(item, out, console)
-        finished = [one.run for one in planned if one.training.result(out) is not None]
+        finished = [one.run for one in planned if one.is_finished]
         if item.eigenvalues and finished:
             show_eigenvalues(finished[-1], roots, _plot_file(item, out), device, console)
-        missing = [one for one in planned if one.training.result(out) is None]
+        missing = [one for one in planned if not one.is_finished]
         if missing:
             _tell_missing(missing, console)
 
@@ -117,15 +120,6 @@ def _plot_file(item: "Item", out: Path) -> Path:
     from covpool.studies.paper import measured_file
 
     return measured_file(item, out).with_suffix(".png")
-
-
-def _root(asked: str) -> tuple[str, str]:
-    from covpool.data.sets import list_sets
-
-    name, equals, folder = asked.partition("=")
-    if not equals or not folder or name not in list_sets():
-        raise CovpoolError(f"--data must be NAME=FOLDER with one of {', '.join(list_sets())}; got {asked!r}")
-    return name, folder
 
 
 def _command(one: "PaperTraining", settings: list[str]) -> str:
@@ -141,70 +135,33 @@ def _command(one: "PaperTraining", settings: list[str]) -> str:
 def _train(planned: "list[PaperTraining]", console: Console) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CovpoolError("`covpool paper` trains in one process: run the commands of --dry-run under torchrun")
-    require("lightning_fabric", "train")
-    from covpool.engine.training import Stopped
     from covpool.studies.paper import run_trainings
 
     def announce(number: int, one: "PaperTraining") -> None:
         say(console, f"{number + 1} of {len(planned)}: {one.run.name}")
 
-    try:
-        with TrainingBar(console) as bar:
-            for one, reason in run_trainings(planned, on_run=announce, on_event=bar):
-                say(console, f"{one.run.name} failed: {reason}")
-    except Stopped as stopped:
-        say(console, f"{stopped}; run the same command again to resume")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _evaluate(item: "Item", out: Path, device: str, console: Console) -> None:
-    """Evaluate finished trainings by SVM or ten crops, where a column asks for it, and their fusions."""
-    from covpool.studies.paper import cell_trainings, evaluate_finished, evaluate_fusions
-
-    for row, column, paper in item.cells:
-        for training in cell_trainings(row, column, paper):
-            with console.status(f"evaluating {training.run(out).name}"):
-                evaluate_finished(training, column, out, device=device)
-    with console.status("evaluating fusions"):
-        evaluate_fusions(item, out, device=device)
+    with training_bar(console, "; run the same command again to resume") as bar:
+        for one, reason in run_trainings(planned, on_run=announce, on_event=bar):
+            say(console, f"{one.run.name} failed: {reason}")
 
 
 def _measure(item: "Item", out: Path, device: str, seconds: float, console: Console) -> None:
-    """Measure every row of an item, and keep the numbers with the machine that they come from."""
+    """Measure every row of an item."""
     import torch
 
-    from covpool.bench import environment, measure_network, measure_rate, processes_for, run_suite
-    from covpool.recipe import read_recipe
-    from covpool.studies.paper import measured_file
+    from covpool.bench import processes_for
+    from covpool.studies.paper import measure_item
 
     place = torch.device(device)
-    rows: dict[str, dict[str, float | None]] = {}
-    batch = BATCH.get(item.name, DEFAULT_BATCH)[place.type]
-    if any(row.measure for row in item.rows):
-        found = {(one.name, one.shape[0]): one.median_ms for one in run_suite("decompositions", place, seconds)}
-        most = max(size for _, size in found)
-        for row, name in zip(item.rows, ("covpool eigh", "torch.linalg.svd"), strict=True):
-            rows[row.label] = {"one_ms": found[name, 1], "batch_ms": found[name, most] / most}
-    is_rate = item.x_label.startswith("images")
-    processes = processes_for(place) if is_rate else 1
-    if is_rate:
+    processes = processes_for(place) if item.x_is_batch else 1
+    if item.x_is_batch:
         say(console, "measuring in two processes, one per GPU" if processes > 1 else "measuring in one process")
-    for row in item.rows:
-        if row.recipe:
-            with console.status(f"measuring {row.label}"):
-                recipe = read_recipe(row.recipe, row.settings)
-                images = int(row.x) if is_rate and row.x else batch
-                if processes > 1:
-                    rate = measure_rate(recipe, place.type, seconds, batch=images, processes=processes)
-                    rows[row.label] = {"hz": rate}
-                else:
-                    rows[row.label] = asdict(measure_network(recipe, place, seconds, batch=images))
-    baseline = next(iter(rows.values())).get("pool_mib") or 0.0
-    for measured in rows.values():
-        measured["pool_delta_mib"] = (measured.get("pool_mib") or 0.0) - baseline
-    about = {**environment(place, 0), "item": item.name, "batch": batch, "processes": processes}
-    path = make_folder(measured_file(item, out))
-    path.write_text(json.dumps({**about, "rows": rows}, indent=2) + "\n")
+    with console.status("measuring") as status:
+        path = measure_item(
+            *(item, out, place, seconds),
+            processes=processes,
+            on_row=lambda label: status.update(escape(f"measuring {label}")),
+        )
     say(console, f"measured: {path}")
 
 

@@ -25,18 +25,6 @@ def choose_claims(numbers: list[int] | None, claims: Sequence[C]) -> list[C]:
     return [claim for claim in claims if not numbers or claim.number in numbers]
 
 
-def named_folder(asked: str) -> tuple[str, str]:
-    """Split NAME=FOLDER.
-
-    >>> named_folder("cub200=/data/cub")
-    ('cub200', '/data/cub')
-    """
-    name, equals, folder = asked.partition("=")
-    if not equals or not name or not folder:
-        raise CovpoolError(f"--data must be NAME=FOLDER, as in cub200=/data/cub; got {asked!r}")
-    return name, folder
-
-
 def show_claims(
     rows: "list[ClaimRow]", names: list[str] | None, command: str, console: Console, *, each: bool, as_json: bool
 ) -> None:

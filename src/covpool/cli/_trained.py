@@ -2,37 +2,26 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from covpool._errors import CovpoolError
 from covpool.cli._fabric import import_fabric
-from covpool.cli._options import read_data
+from covpool.cli._options import named_folder, read_data
 from covpool.cli._output import counting_bar, say
-from covpool.cli._scoreboard import choose_claims, named_folder, show_claims, show_search
+from covpool.cli._scoreboard import choose_claims, show_claims, show_search
 
 if TYPE_CHECKING:
-    from covpool.studies.claims import Claim, Results
-    from covpool.studies.trained import TrainedArm, TrainingData
+    from covpool.studies.claims import Results
+    from covpool.studies.trained import TrainingData
 
 # Settings that do not change what is learned. Records are named after all others.
 FOR_ALL = ("data.cache=", "data.workers=", "data.broken=", "devices.")
-
-
-@dataclass
-class _Queue:
-    """How the trainings of a command run: the folders of records and runs, how many at once, and until when."""
-
-    records: Path
-    runs: Path
-    at_once: int
-    end: float
-    console: Console
-    failures: int = 0
 
 
 def trained_command(
@@ -74,25 +63,31 @@ def trained_command(
         page: Update the tables of this Markdown page from the records.
     """
     import_fabric()
+    import torch
+
+    from covpool._records import environment
     from covpool.studies import trained
-    from covpool.studies.claims import records_folder, update_page
+    from covpool.studies.claims import Recorder, records_folder, update_page
 
     chosen, console = choose_claims(numbers, trained.ALL_CLAIMS), Console()
     if search and (numbers or json or page):
         raise CovpoolError("--search shows and runs all trainings of the search; leave out numbers, --json and --page")
-    queue = None
+    recorder = None
     if run:
         if records is None or not data:
             raise CovpoolError("--run needs --records FOLDER and --data NAME=FOLDER, as in --data cub200=/data/cub")
-        queue = _Queue(records, runs, at_once, time.monotonic() + seconds, console)
+        where = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        tell, counting = partial(say, console), partial(counting_bar, console)
+        recorder = Recorder(records, where, time.monotonic() + seconds, tell, counting)
         given = _training_data(data, weights, setting or [], measured_alone=chosen == [trained.SIZE])
+        queue = trained.Queue(recorder, runs, at_once)
         if search:
             given = [trained.held_out(one) for one in given]
         for one in given:
             if search:
-                _search(queue, one)
+                trained.run_search(queue, one)
             else:
-                _run_claims(queue, one, chosen, explicit=bool(numbers))
+                trained.run_claims(queue, one, chosen, read_data(one.folder), explicit=bool(numbers))
     elif data or weights or setting:
         raise CovpoolError("--data, --weights and --setting are for --run; without it, records are shown: add --run")
     folder = records or records_folder()
@@ -110,7 +105,7 @@ def trained_command(
             page.write_text(update_page(page.read_text(), made))
         rows = trained.examine_claims(known.claims, folder, chosen)
         show_claims(rows, None, "covpool paper trained NUMBER", console, each=bool(numbers), as_json=json)
-    if queue is not None and queue.failures:
+    if recorder is not None and recorder.failures:
         raise typer.Exit(1)
 
 
@@ -146,91 +141,3 @@ def _show_search(searches: "Results", console: Console) -> None:
         winners = " and ".join(f"`{arm.label}`" for arm in setting.search.winners(found))
         left = f"{setting.search.stage(found)}, missing: {in_minutes(setting.search.missing(found))}"
         say(console, f"{setting.data}: {f'best: {winners}' if winners else left}")
-
-
-def _search(queue: _Queue, data: "TrainingData") -> None:
-    """Run the screening, and then the finals, as far as the time allows."""
-    from covpool.studies.trained import SEARCH_PATTERN, find_setting, read_records
-
-    search = find_setting(data.name).search
-    while True:
-        arms = search.missing(read_records(queue.records).searches.get(data.name, {}))
-        if not arms or _train(queue, arms, data, SEARCH_PATTERN) < len(arms):
-            return
-
-
-def _run_claims(queue: _Queue, data: "TrainingData", claims: "Sequence[Claim[Any]]", *, explicit: bool) -> None:
-    """Run what is missing on a data set. Gradients are measured if asked for by number, or where weights are used."""
-    from covpool.studies.claims import plan
-    from covpool.studies.trained import PATTERN, PRE_TRAINED_ON, SIZE, TIME, find_setting, read_records
-
-    if explicit and list(claims) == [SIZE]:  # on any images
-        _measure(queue, data)
-        return
-    if explicit and TIME in claims:
-        say(queue.console, f"claim {TIME.number} needs no training: `covpool bench --model` makes its records")
-    setting = find_setting(data.name)
-    arms = plan(setting.only(claims).claims, read_records(queue.records).claims.get(data.name, {}))
-    later = [arm for arm in arms if arm.starts_from and data.pre_training is None]
-    if later:
-        say(
-            queue.console,
-            f"{len(later)} trainings start from trainings on {PRE_TRAINED_ON}, and are left out: add --data "
-            f"{PRE_TRAINED_ON}=FOLDER",
-        )
-    _train(queue, [arm for arm in arms if arm not in later], data, PATTERN)
-    if SIZE in claims and (explicit or setting.starts_from_weights):
-        _measure(queue, data)
-
-
-def _measure(queue: _Queue, data: "TrainingData") -> None:
-    """Measure gradients, unless they have a record."""
-    import torch
-
-    from covpool.bench import append_lines, environment
-    from covpool.engine.training import read_log
-    from covpool.studies.trained import GRADIENTS, measure_gradients
-
-    path = _record_path(queue, f"{GRADIENTS}_*.jsonl", data.name)
-    if path.is_file() and any(line["data"] == data.name for line in read_log(path)):
-        return
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with counting_bar(queue.console, data.name) as on_progress:
-        found = measure_gradients(
-            data.name, read_data(data.folder), weights=data.weights, device=device, on_progress=on_progress
-        )
-    append_lines(path, {**environment(device, 0), **found})
-    say(queue.console, f"{data.name}: gradients measured; record: {path}")
-
-
-def _train(queue: _Queue, arms: "Sequence[TrainedArm]", data: "TrainingData", pattern: str) -> int:
-    """Run trainings and record them. Returns how many have ended with a record."""
-    import torch
-
-    from covpool.bench import append_lines, environment
-    from covpool.studies.trained import train_arms
-
-    path, console, done = _record_path(queue, pattern, data.name), queue.console, 0
-    where = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
-    del where["seed"]  # that of a training is in the name of its arm
-
-    def failed(arm: "TrainedArm", error: Exception) -> None:
-        queue.failures += 1
-        say(console, f"{arm.name} failed: {error}")
-
-    left = queue.end - time.monotonic()
-    with counting_bar(console, data.name) as on_progress:
-        on_progress(data.name, done, len(arms))
-        for result in train_arms(data, arms, queue.runs, at_once=queue.at_once, seconds=left, on_failure=failed):
-            done += 1
-            on_progress(f"{data.name}, {result.arm}", done, len(arms))
-            append_lines(path, {**where, **result.as_json()})
-            told = f"{100 * result.top1:.1f} %" if result.converged else "diverged"
-            say(console, f"{result.arm}: {told}, {result.seconds:.0f} s")
-    say(console, f"{data.name}: {done} of {len(arms)} missing trainings done; records: {path}")
-    return done
-
-
-def _record_path(queue: _Queue, pattern: str, data: str) -> Path:
-    queue.records.mkdir(parents=True, exist_ok=True)
-    return queue.records / pattern.replace("*", data.replace("-", ""))

@@ -1,16 +1,39 @@
 """A progress bar for the events of a training run."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 
+from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._output import make_bar, say
 
 if TYPE_CHECKING:
     from covpool.engine.training import Event
 
-
 WAITING = 0.2  # share of an epoch spent waiting for images from which it is worth saying so
+
+
+@contextmanager
+def training_bar(console: Console, remedy: str = "") -> Iterator["Callable[[Event], None]"]:
+    """Show the events of trainings; yields their receiver. A training that the user has stopped ends the command.
+
+    Args:
+        console: Console to draw on.
+        remedy: What is said after the words of the stopped training.
+    """
+    from covpool.engine import leave_processes
+    from covpool.engine.training import Stopped
+
+    try:
+        with TrainingBar(console) as bar:
+            yield interrupts.watching(bar)
+    except Stopped as stopped:
+        leave_processes()
+        say(console, f"{stopped}{remedy}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 class TrainingBar:

@@ -88,7 +88,9 @@ def command(
     _prepare([] if is_training else suites or [], matmul_precision, json, plot)
     import torch
 
-    from covpool.bench import TRAINED, environment, measure_loading, measure_model, measure_training, run_suite
+    from covpool import bench
+    from covpool._records import environment
+    from covpool.bench import TRAINED, measure_loading, measure_model, measure_training
 
     place = torch.device(chosen_device(device))
     if is_training:
@@ -107,7 +109,7 @@ def command(
     elif model:
         records = measure_model(model, place, seconds, batches=batch or (128,), size=size, heads=head or HEADS)
     else:
-        records = (record for suite in suites or SUITES for record in run_suite(suite, place, seconds, seed))
+        records = (record for suite in suites or SUITES for record in bench.SUITES[suite](place, seconds, seed))
     _show(records, json, environment(place, seed), Console())
     if plot is not None and json is not None:
         _plot(json, plot, throughput=bool(model))
@@ -117,7 +119,8 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     """Check what would fail after minutes of measuring, and set the precision."""
     import torch
 
-    from covpool.bench import append_lines, check_plot_path, read_records
+    from covpool._records import append_lines, read_lines
+    from covpool.bench import check_plot_path
 
     for suite in suites:
         check_choice("suite", suite, SUITES)
@@ -125,23 +128,24 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
         check_plot_path(plot)
     if json is not None:
         append_lines(json)
-        read_records(json)
+        read_lines(json)
     if matmul_precision:
         check_choice("--matmul-precision", matmul_precision, ("highest", "high", "medium"))
         torch.set_float32_matmul_precision(matmul_precision)
 
 
 def _plot(json: Path, plot: Path, *, throughput: bool) -> None:
-    from covpool.bench import plot_curves, plot_throughput, read_records
+    from covpool._records import read_lines
+    from covpool.bench import plot_curves, plot_throughput
 
-    (plot_throughput if throughput else plot_curves)(read_records(json), plot)
+    (plot_throughput if throughput else plot_curves)(read_lines(json), plot)
     say(Console(), f"plot: {plot}")
 
 
 def _show(records: "Iterable[Record]", json: Path | None, where: dict[str, object], console: Console) -> None:
     """Print a table per suite and shape, as soon as it is complete, and keep every record at once."""
     say(console, f"{where['device']}, torch {where['torch']}, matmul precision {where['matmul_precision']}")
-    from covpool.bench import append_lines
+    from covpool._records import append_lines
 
     kept = 0
 

@@ -42,7 +42,8 @@ def command(
     import torch
 
     require("torchvision", "models")
-    from covpool.bench import append_lines, check_plot_path, environment
+    from covpool._records import append_lines, environment
+    from covpool.bench import check_plot_path
     from covpool.studies.probe import plot_probe, probe, read_probe, read_results, recommended, summarize
 
     chosen = read_probe([*(settings or []), *data_overrides(data)])

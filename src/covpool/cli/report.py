@@ -26,7 +26,8 @@ def command(
     """
     require("jinja2", "train")
     from covpool.data.sets import Splits, open_data
-    from covpool.report import read_run_recipe, write_comparison, write_report
+    from covpool.engine.training import read_run_recipe
+    from covpool.report import write_comparison, write_report
 
     if len(runs) > 2:
         raise CovpoolError(f"name one run, or two to compare; got {len(runs)}")

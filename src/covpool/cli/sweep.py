@@ -11,10 +11,9 @@ from rich.table import Table
 from covpool._errors import CovpoolError
 from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
-from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import UNKNOWN, make_folder, say, table
-from covpool.cli._training_bar import TrainingBar
+from covpool.cli._training_bar import training_bar
 
 if TYPE_CHECKING:
     from covpool.studies.sweep import Outcome, PlannedTraining, SweepRow
@@ -62,22 +61,17 @@ def command(
 
 
 def _train(planned: "list[PlannedTraining]", console: Console) -> "list[Outcome]":
-    from covpool.engine.training import Stopped
     from covpool.studies.sweep import sweep
 
     def announce(number: int, one: "PlannedTraining") -> None:
         say(console, f"{number + 1} of {len(planned)}: {one.run.name}")
 
     outcomes = []
-    try:
-        with TrainingBar(console) as bar:
-            for outcome in sweep(planned, on_run=announce, on_event=interrupts.watching(bar)):
-                outcomes.append(outcome)
-                if outcome.failed:
-                    say(console, f"failed: {outcome.failed}")
-    except Stopped as stopped:
-        say(console, f"{stopped}; run the same command again to resume the sweep")
-        raise typer.Exit(INTERRUPTED) from None
+    with training_bar(console, "; run the same command again to resume the sweep") as bar:
+        for outcome in sweep(planned, on_run=announce, on_event=bar):
+            outcomes.append(outcome)
+            if outcome.failed:
+                say(console, f"failed: {outcome.failed}")
     return outcomes
 
 
@@ -85,12 +79,11 @@ def _show(outcomes: "list[Outcome]", folder: Path, console: Console) -> None:
     """Write the table, the records and the plot, and print the table and the failures."""
     import torch
 
-    from covpool.bench import environment
+    from covpool._records import environment
     from covpool.studies.sweep import plot_sweep, tabulate, write_csv, write_lines
 
     rows = tabulate(outcomes)
-    about = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
-    del about["seed"]
+    about = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     write_lines(outcomes, folder / RUNS, about)
     write_csv(rows, folder / TABLE)
     console.print(_table(rows))

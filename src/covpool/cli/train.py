@@ -11,10 +11,9 @@ from rich.console import Console
 from covpool._errors import CovpoolError
 from covpool.cli._collector import uncollected
 from covpool.cli._fabric import import_fabric
-from covpool.cli._interrupt import INTERRUPTED, interrupts
 from covpool.cli._options import DataFolder, RecipeName, data_overrides
 from covpool.cli._output import next_command, say, write_run_report
-from covpool.cli._training_bar import TrainingBar
+from covpool.cli._training_bar import training_bar
 
 if TYPE_CHECKING:
     from covpool.engine.training import Result
@@ -51,24 +50,19 @@ def command(
             return
         import_fabric()
         from covpool.engine import leave_processes
-        from covpool.engine.training import Stopped, train
+        from covpool.engine.training import train
 
     folder = resume or out or Path("runs", chosen.name)
     is_first = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
     console = Console(quiet=not is_first)
-    try:
-        with TrainingBar(console) as bar:
-            result = train(chosen, folder, resume=resume is not None, on_event=interrupts.watching(bar))
-    except Stopped as stopped:
-        leave_processes()
-        say(console, str(stopped))
-        raise typer.Exit(INTERRUPTED) from None
+    with training_bar(console) as bar:
+        result = train(chosen, folder, resume=resume is not None, on_event=bar)
     leave_processes()
     say(console, _summary(result))
     if not is_first:
         return
     from covpool.data.sets import open_data
-    from covpool.report import find_checkpoint
+    from covpool.engine.training import find_checkpoint
 
     if report:
         # The recipe in the folder may name the old place of data that were moved before this resume.
@@ -89,10 +83,10 @@ def _chosen_recipe(recipe: str, settings: list[str], out: Path | None, resume: P
 
 
 def _resumed(run: Path, settings: list[str]) -> "Recipe":
-    from covpool.recipe import RECIPE_FILE, read_recipe
+    from covpool.recipe import read_recipe
 
     import_fabric()
-    from covpool.engine.training import CHANGEABLE
+    from covpool.engine.training import CHANGEABLE, recipe_file
 
     for setting in settings:
         if "=" not in setting:
@@ -101,9 +95,7 @@ def _resumed(run: Path, settings: list[str]) -> "Recipe":
             raise CovpoolError(
                 f"{setting!r} cannot change in a resumed run; only {', '.join(CHANGEABLE)} can: start a new run"
             )
-    if not (run / RECIPE_FILE).is_file():
-        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    return read_recipe(run / RECIPE_FILE, settings)
+    return read_recipe(recipe_file(run), settings)
 
 
 def _summary(result: "Result") -> str:

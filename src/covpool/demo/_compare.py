@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.demo._encoders import FIRST_ORDER, Encoder, candidates
 from covpool.demo._tasks import Task
 from covpool.engine.classifiers import CrossValidated, fit_cross_validated
@@ -84,7 +84,7 @@ class TaskComparison:
     results: list[MethodResult]
 
 
-def choose(task: Task, on_progress: OnProgress = discard) -> list[Choice]:
+def choose(task: Task, on_progress: OnProgress = ignore) -> list[Choice]:
     """Choose the setting and the penalty of every method by cross-validation inside the training samples."""
     choices = []
     for done, method in enumerate(task.methods):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Augment, Data, Images
 from covpool.data.pipeline import EvalBatches
 from covpool.engine import infer, with_progress
@@ -50,7 +50,7 @@ class TaskSamples:
 
 
 def image_samples(
-    images: Images, weights: str, settings: InputSettings, levels: tuple[str, ...], on_progress: OnProgress = discard
+    images: Images, weights: str, settings: InputSettings, levels: tuple[str, ...], on_progress: OnProgress = ignore
 ) -> TaskSamples:
     """Compute feature maps with the frozen MobileNetV2, one variant for each level, kept in half precision.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Data, Images
 from covpool.data.sets import open_data
 from covpool.demo._encoders import CONTROLS, POOLS
@@ -60,7 +60,7 @@ def check_inputs(images: Path | None) -> None:
         open_data(Data(root=str(images)))
 
 
-def characters(on_progress: OnProgress = discard) -> Task:
+def characters(on_progress: OnProgress = ignore) -> Task:
     """62 handwritten characters, as feature maps of a frozen MobileNetV2 at 128 pixels."""
     root, weights = locate(*CHARACTERS), str(locate(*WEIGHTS))
     paths = {
@@ -94,7 +94,7 @@ def characters(on_progress: OnProgress = discard) -> Task:
     )
 
 
-def digits(on_progress: OnProgress = discard) -> Task:
+def digits(on_progress: OnProgress = ignore) -> Task:
     """Ten spoken digits, as sequences of 13 MFCCs with masks; there is no network."""
     with np.load(locate(*DIGITS), allow_pickle=False) as stored:
         frames, targets, lengths = (torch.from_numpy(stored[name]) for name in ("X", "y", "lengths"))
@@ -121,7 +121,7 @@ def digits(on_progress: OnProgress = discard) -> Task:
     )
 
 
-def folder(root: Path, on_progress: OnProgress = discard) -> Task:
+def folder(root: Path, on_progress: OnProgress = ignore) -> Task:
     """The images of a folder, as feature maps of a frozen MobileNetV2 at its own input size."""
     weights = str(locate(*WEIGHTS))
     splits = open_data(Data(root=str(root)))

@@ -9,6 +9,8 @@ from glob import escape
 from pathlib import Path
 from uuid import uuid4
 
+from covpool._errors import CovpoolError
+
 DIGITS = 8  # random digits in a temporary name
 PROBE = 1 << 20  # bytes; a disk with room for them is not full
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -42,6 +44,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(partial, path)
         _sync_folder(path.parent)
+    except CovpoolError:  # not the disk
+        raise
     except Exception as error:
         refusal = _refusal(error, partial)
         if refusal is None or refusal.errno not in NO_ROOM:

@@ -7,7 +7,5 @@ from covpool.report._drawing import GRID as GRID
 from covpool.report._drawing import SETTINGS as SETTINGS
 from covpool.report._drawing import TEXT as TEXT
 from covpool.report._drawing import draw as draw
-from covpool.report._open import read_run_recipe as read_run_recipe
-from covpool.report._predictions import find_checkpoint as find_checkpoint
 from covpool.report._write import render_page as render_page
 from covpool.report._write import write_report as write_report

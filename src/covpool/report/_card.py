@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from covpool._errors import require
+from covpool._figures import COLORS, new_figure
 from covpool.diagnostics import Spectra
+from covpool.engine.training import find_checkpoint
 from covpool.io import HUB_FILE
 from covpool.recipe import to_toml
 from covpool.report._facts import about_network, metrics, versions
 from covpool.report._fit import fit_section
 from covpool.report._open import open_run
-from covpool.report._predictions import find_checkpoint
 from covpool.report._section import required
 from covpool.report._write import render_page
 
 CARD, PLOT = Path(__file__).parent / "card.md.jinja", "spectrum.png"
-COLORS = ("#0072B2", "#D55E00")  # before and after; also for color-blind eyes
 
 
 def push_to_hub(run: str | Path, repository: str, *, private: bool = False, license: str = "") -> str:
@@ -73,9 +73,9 @@ def write_card(run: Path, folder: Path, repository: str, license: str = "") -> N
 
 def _plot(spectra: Spectra, path: Path) -> None:
     """Plot the median eigenvalues over the largest, by rank, before and after the pool."""
-    figure = require("matplotlib.figure", "plots").Figure(figsize=(6, 3.6), layout="constrained")
+    figure = new_figure(6, 3.6)
     axes = figure.subplots()
-    for color, label, values in zip(COLORS, ("before", "after"), (spectra.before, spectra.after), strict=True):
+    for color, label, values in zip(COLORS, ("before", "after"), (spectra.before, spectra.after), strict=False):
         if values is not None:
             middle = (values / values[:, :1]).median(0).values
             shown = middle > 1e-7

@@ -6,7 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from covpool.engine.training import LOG_FILE, read_log
+from covpool._records import read_lines
+from covpool.engine.training import LOG_FILE
 
 POINTS = 400  # largest number of points in a curve: more are not visible and make the page slow
 
@@ -44,7 +45,7 @@ class History:
     @staticmethod
     def read(run: Path) -> "History":
         """Read the log of a run."""
-        events = read_log(run / LOG_FILE)
+        events = read_lines(run / LOG_FILE)
         kinds = {name: [e for e in events if e["event"] == name] for name in ("step", "epoch", "broken", "end")}
         return History(kinds["step"], kinds["epoch"], kinds["broken"], kinds["end"][-1] if kinds["end"] else None)
 

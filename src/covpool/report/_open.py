@@ -2,19 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from covpool._errors import CovpoolError
 from covpool.data.sets import Splits, open_data
 from covpool.diagnostics import Spectra
 from covpool.engine.evaluation import Evaluation, LoadedCheckpoint, summarize_scores
-from covpool.engine.training import BEST_CHECKPOINT
-from covpool.io import read_checkpoint
-from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
+from covpool.engine.training import find_checkpoint, read_run_recipe
+from covpool.recipe import Recipe
 from covpool.report._history import History
-from covpool.report._predictions import Predictions, find_checkpoint, predictions_of_run, sample_spectra
+from covpool.report._predictions import Predictions, predictions_of_run, sample_spectra
 from covpool.report._section import Section, attempt, required
 
 
@@ -62,17 +59,6 @@ def open_run(folder: Path, *, splits: Splits | None = None, device: str = "auto"
     evaluation = attempt(lambda: _evaluate(required(predictions)))
     spectra = attempt(lambda: sample_spectra(required(checkpoint), recipe, required(data).test, device))
     return OpenRun(folder, recipe, history, device, checkpoint, data, predictions, evaluation, spectra)
-
-
-def read_run_recipe(run: Path) -> Recipe:
-    """The recipe of a training, or the one that describes the data and the network of a fit."""
-    if (run / RECIPE_FILE).is_file():
-        return read_recipe(run / RECIPE_FILE)
-    training = read_checkpoint(run / BEST_CHECKPOINT).training if (run / BEST_CHECKPOINT).is_file() else None
-    if training is None or training.recipe is None:
-        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    settings: dict[str, Any] = training.recipe
-    return Recipe(**settings)
 
 
 def _evaluate(predictions: Predictions) -> Evaluation:

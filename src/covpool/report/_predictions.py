@@ -14,8 +14,6 @@ from covpool.data.sets import Splits
 from covpool.diagnostics import Spectra
 from covpool.engine import compute_scores
 from covpool.engine.evaluation import SCORES_FILE, LoadedCheckpoint, check_classes, read_scores
-from covpool.engine.training import BEST_CHECKPOINT, LAST_CHECKPOINT
-from covpool.io import read_checkpoint
 from covpool.recipe import Recipe
 from covpool.report._section import Section, required
 from covpool.studies.paper import image_spectra
@@ -48,22 +46,6 @@ class Predictions:
     def probability(self, i: int, label: int) -> float:
         """The probability of a class for image i."""
         return float(self.logits[i].double().softmax(0)[label])
-
-
-def find_checkpoint(run: Path) -> Path:
-    """The checkpoint that is the result of a run: the best one if it was not chosen on the test set, else the last."""
-    best, last = run / BEST_CHECKPOINT, run / LAST_CHECKPOINT
-    if last.is_file() and not (best.is_file() and chosen_on(best) == "validation"):
-        return last
-    if best.is_file():  # of a fit, which has no other
-        return best
-    raise CovpoolError(f"there is no checkpoint in {run} yet")
-
-
-def chosen_on(path: Path) -> object:
-    """The images that a checkpoint was chosen on, "test" or "validation"; None if it does not say."""
-    training = read_checkpoint(path).training
-    return training.notes.get("chosen_on") if training else None
 
 
 def predictions_of_run(

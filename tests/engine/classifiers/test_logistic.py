@@ -6,8 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from covpool import CovpoolError
-from covpool.engine.classifiers import assign_folds, fit_cross_validated, fit_logistic
+from covpool.engine.classifiers import fit_cross_validated, fit_logistic
 from covpool.engine.classifiers._coordinates import Coordinates, Rows, cholesky_in_place
+from covpool.engine.classifiers._cross_validation import assign_folds
 
 
 def make_vectors(n: int, d: int, classes: int = 3, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:

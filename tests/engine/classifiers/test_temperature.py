@@ -7,7 +7,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from torch import Tensor
 
-from covpool.engine.classifiers import assign_folds, fit_cross_validated, fit_logistic, fit_temperature
+from covpool.engine.classifiers import fit_cross_validated, fit_logistic
+from covpool.engine.classifiers._cross_validation import assign_folds
+from covpool.engine.classifiers._temperature import fit_temperature
 from covpool.engine.evaluation import calibration_error
 
 

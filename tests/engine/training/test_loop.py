@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import covpool
+from covpool._records import read_lines
 from covpool.data import Data, Images
 from covpool.data.pipeline import EvalBatches, data_settings
 from covpool.data.pipeline._batches import TrainBatches
@@ -18,7 +19,7 @@ from covpool.engine import compute_scores
 from covpool.engine.evaluation import LoadedCheckpoint
 from covpool.engine.evaluation._metrics import accuracies
 from covpool.engine.training._build import build_network
-from covpool.engine.training._log import Event, read_log
+from covpool.engine.training._log import Event
 from covpool.engine.training._loop import train
 from covpool.recipe._parse import read_recipe
 from covpool.recipe._schema import Recipe, Stage
@@ -80,7 +81,7 @@ def test_files_and_events_of_a_run(root: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(root)
     result = train(recipe, tmp_path / "run", on_event=events.append)
     assert read_recipe(tmp_path / "run" / "recipe.toml") == recipe
-    log = read_log(tmp_path / "run" / "log.jsonl")
+    log = read_lines(tmp_path / "run" / "log.jsonl")
     assert [(line["event"], line["step"]) for line in log] == [
         *(("step", 2), ("step", 4), ("epoch", 4)),
         *(("step", 6), ("step", 8), ("epoch", 8), ("end", 8)),
@@ -110,7 +111,7 @@ def test_the_epoch_is_chosen_on_the_validation_set(root: Path, tmp_path: Path) -
     """The test set is evaluated once, with the checkpoint that is best on the validation images."""
     recipe = tiny_recipe(root, data={"validation_fraction": 0.25}, train={"epochs": 4, "ema": 0.5})
     result, run = train(recipe, tmp_path / "run"), tmp_path / "run"
-    log = read_log(run / "log.jsonl")
+    log = read_lines(run / "log.jsonl")
     held_out = [line["validation_top1"] for line in log if line["event"] == "epoch"]
     assert not any("top1" in line for line in log[:-1]), "no test figure before the end"
     assert result.best == max(held_out) and result.best_on == "validation"
@@ -160,7 +161,7 @@ def test_stages_freeze_and_unfreeze(root: Path, tmp_path: Path) -> None:
         is_free = name.startswith("classifier.")
         assert torch.equal(seen[1][name], first) != is_free, name
     assert all(not torch.equal(seen[2][n], seen[1][n]) for n in fresh if n.endswith("conv1.weight"))
-    rates = [line["lr"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "step"]
+    rates = [line["lr"] for line in read_lines(tmp_path / "run" / "log.jsonl") if line["event"] == "step"]
     assert rates == [0.5, 0.5, 0.01]
 
 
@@ -203,7 +204,7 @@ def test_broken_images_are_named_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"red/3.png cannot be read"):
         train(tiny_recipe(root), tmp_path / "refused")
     train(tiny_recipe(root, data={"broken": "skip"}), tmp_path / "run")
-    named = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "broken"]
+    named = [line for line in read_lines(tmp_path / "run" / "log.jsonl") if line["event"] == "broken"]
     found = {line["path"]: line["part"] for line in named}
     assert len(named) == 2 and found == {str(broken[0]): "train", str(broken[1]): "test"}
 

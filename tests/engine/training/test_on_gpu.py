@@ -13,14 +13,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from covpool._progress import ignore
+from covpool._records import read_lines
 from covpool.data.pipeline import Batch
 from covpool.data.sets import open_data
 from covpool.engine._devices import make_fabric, reproducible
 from covpool.engine._graphs import CapturedForward, Graphs
 from covpool.engine.training._captured_step import WARM_UP
 from covpool.engine.training._interrupt import StopRequests
-from covpool.engine.training._log import read_log
-from covpool.engine.training._loop import ignore, train
+from covpool.engine.training._loop import train
 from covpool.engine.training._optimizer import set_lr
 from covpool.engine.training._session import Session
 from covpool.engine.training._stage import StageTraining
@@ -187,7 +188,7 @@ def kill_after(nodes: list[Process], run: Path, step: int) -> None:
     """Kill processes once the log has reached a step."""
     deadline = time.monotonic() + 120
     try:
-        while not any(event["step"] >= step for event in read_log(run / "log.jsonl")):
+        while not any(event["step"] >= step for event in read_lines(run / "log.jsonl")):
             for node in nodes:
                 assert node.poll() is None, node.communicate()[0]
             assert time.monotonic() < deadline
@@ -200,7 +201,7 @@ def kill_after(nodes: list[Process], run: Path, step: int) -> None:
 
 
 def events(run: Path) -> list[tuple[str, int]]:
-    return [(event["event"], event["step"]) for event in read_log(run / "log.jsonl")]
+    return [(event["event"], event["step"]) for event in read_lines(run / "log.jsonl")]
 
 
 def test_two_processes_with_shared_norms_are_like_one(tree: Path, tmp_path: Path, started: list[Process]) -> None:
@@ -220,7 +221,7 @@ def test_two_processes_with_shared_norms_are_like_one(tree: Path, tmp_path: Path
     started += start_nodes(ports[0], *command, "devices.strategy=ddp", "--out", tmp_path / "ddp", **EXACT)
     fsdp = start_nodes(ports[1], *command, "devices.strategy=fsdp", "--out", tmp_path / "fsdp", **EXACT)
     kill_after(fsdp, tmp_path / "fsdp", 6)  # of 4 steps per epoch
-    assert read_log(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
+    assert read_lines(tmp_path / "fsdp" / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
     started += start_nodes(ports[2], "train", "--resume", tmp_path / "fsdp", "--no-report", **EXACT)
     for process in started:
         finish(process)

@@ -8,10 +8,10 @@ import torch
 from lightning_fabric import Fabric
 
 import covpool
+from covpool._progress import ignore
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
 from covpool.engine.training._interrupt import StopRequests
-from covpool.engine.training._loop import ignore
 from covpool.engine.training._pool_init import init_pool_from_data
 from covpool.engine.training._session import Session
 from tiny import make_tree, tiny_recipe

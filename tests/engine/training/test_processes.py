@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from covpool.engine.training._log import read_log
+from covpool._records import read_lines
 from covpool.engine.training._loop import train
 from covpool.recipe import to_toml
 from tiny import finish, free_ports, make_tree, start, start_nodes, tiny_recipe
@@ -72,7 +72,7 @@ def test_same_parameters_and_scores_as_one_process(single: Path, tmp_path: Path,
     one, two = (load_file(run / "last.safetensors") for run in runs)
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
-    logs = [read_log(run / "log.jsonl") for run in runs]
+    logs = [read_lines(run / "log.jsonl") for run in runs]
     assert [(e["event"], e["step"]) for e in logs[0]] == [(e["event"], e["step"]) for e in logs[1]]
     for mine, theirs in zip(*logs, strict=True):
         for key in ("loss", "test_loss", "train_loss", "gradient_norm_pool"):

@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from covpool._records import read_lines
 from covpool.engine.training._interrupt import Stopped
-from covpool.engine.training._log import Event, read_log
+from covpool.engine.training._log import Event
 from covpool.engine.training._loop import train
 from covpool.recipe import to_toml
 from covpool.recipe._schema import Init, Model, Pool, Recipe, Stage
@@ -82,13 +83,13 @@ def test_killed_in_mid_epoch(recipe: Recipe, whole: Path, tmp_path: Path) -> Non
     written.write_text(to_toml(recipe))
     process = start("train", written, "--run", killed, "--no-report")
     deadline = time.monotonic() + 60
-    while not any(event["step"] >= 6 for event in read_log(killed / "log.jsonl")):  # of 4 steps per epoch
+    while not any(event["step"] >= 6 for event in read_lines(killed / "log.jsonl")):  # of 4 steps per epoch
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert read_log(killed / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
+    assert read_lines(killed / "log.jsonl")[-1]["event"] != "end", "the run ended before it was killed"
     assert "test top-1" in finish(start("train", "--resume", killed, "--no-report"))
     assert_same_end(whole, killed)
 
@@ -253,7 +254,7 @@ def test_a_live_run_is_neither_resumed_nor_replaced(recipe: Recipe, tmp_path: Pa
                 refused.append(resume)
 
     train(recipe.changed(train={"epochs": 2}), run, on_event=disturb)
-    assert len(refused) == 4 and read_log(run / "log.jsonl")[-1]["event"] == "end"
+    assert len(refused) == 4 and read_lines(run / "log.jsonl")[-1]["event"] == "end"
     assert not list(run.glob(".*"))
 
 
@@ -292,8 +293,8 @@ def test_the_speed_counts_the_time_before_a_resume(recipe: Recipe, tmp_path: Pat
     with pytest.raises(Stopped, match="at step 1"):
         train(slowed, run, on_event=stop)
     train(slowed, run, resume=True)
-    (step,) = (event for event in read_log(run / "log.jsonl") if event["event"] == "step")
-    (epoch,) = (event for event in read_log(run / "log.jsonl") if event["event"] == "epoch")
+    (step,) = (event for event in read_lines(run / "log.jsonl") if event["event"] == "step")
+    (epoch,) = (event for event in read_lines(run / "log.jsonl") if event["event"] == "epoch")
     assert 48 / step["images_per_s"] > slow and epoch["seconds"] > slow
 
 

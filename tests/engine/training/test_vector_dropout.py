@@ -8,7 +8,7 @@ import torch
 import covpool
 import trees
 from covpool import CovpoolError
-from covpool.engine.training._log import read_log
+from covpool._records import read_lines
 from covpool.engine.training._loop import train
 from covpool.engine.training._vector_dropout import drop_vectors
 from covpool.recipe import read_recipe
@@ -48,6 +48,6 @@ def test_training_with_dropout_repeats_exactly(tmp_path: Path) -> None:
     for run, probability in (("none", 0), ("first", 0.5), ("again", 0.5)):
         recipe = read_recipe("finetune", [f"data.root={root}", *TINY, f"train.vector_dropout={probability}"])
         train(recipe, tmp_path / run)
-        losses.append([e["train_loss"] for e in read_log(tmp_path / run / "log.jsonl") if e["event"] == "epoch"])
+        losses.append([e["train_loss"] for e in read_lines(tmp_path / run / "log.jsonl") if e["event"] == "epoch"])
     without, first, again = losses
     assert first == again and first != without

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from covpool._progress import ignore
 from covpool.data.sets import open_data
 from covpool.engine._devices import make_fabric
 from covpool.engine.training import _warm_up
-from covpool.engine.training._loop import ignore
 from covpool.engine.training._session import Session
 from covpool.engine.training._warm_up import decode_and_warm_up
 from covpool.recipe import Recipe, ResolvedStage, resolve_stages

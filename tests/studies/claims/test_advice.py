@@ -9,7 +9,8 @@ import torch
 import trees
 from covpool._errors import CovpoolError
 from covpool.data import Data
-from covpool.studies.claims import Arm, ArmResult, FolderFacts, advise, describe_images, read_claims, records_folder
+from covpool.studies.claims import Arm, ArmResult, advise, describe_images, read_claims, records_folder
+from covpool.studies.claims._advice import FolderFacts
 from covpool.studies.claims._verdict import pack
 
 BIRDS, TEXTURES = FolderFacts(200, 5994, 29, 30, 30, 256), FolderFacts(10, 800, 80, 80, 80, 224)

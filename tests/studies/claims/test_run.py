@@ -13,20 +13,10 @@ import torch
 import trees
 from covpool._errors import CovpoolError
 from covpool.data import Data
-from covpool.studies.claims import (
-    Arm,
-    ArmResult,
-    Claim,
-    Comparison,
-    Runner,
-    Subject,
-    Views,
-    plan,
-    read_claims,
-    run_arms,
-)
+from covpool.studies.claims import Arm, ArmResult, Claim, Comparison, Subject, plan, read_claims
 from covpool.studies.claims._corruptions import CORRUPTIONS, corrupt
-from covpool.studies.claims._views import _few
+from covpool.studies.claims._run import Runner, run_arms
+from covpool.studies.claims._views import Views, _few
 
 AVG, ISQRT = Arm(pool="avg", size=64), Arm(pool="isqrt", size=64, width=8)
 

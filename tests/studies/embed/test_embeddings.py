@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from covpool import CovpoolError
-from covpool.studies.embed import EmbeddingModel, Embeddings, read_embeddings
+from covpool.studies.embed import Embeddings, read_embeddings
+from covpool.studies.embed._embeddings import EmbeddingModel
 
 MODEL = EmbeddingModel(path="vectors.model.safetensors", digest="abc", unit_length=True, settings={"pool": "isqrt"})
 

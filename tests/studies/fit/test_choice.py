@@ -1,7 +1,7 @@
 """The choice among candidates: the simplest one within a standard error of the best."""
 
-from covpool.studies.fit import Candidate, Trial
-from covpool.studies.fit._choice import choose
+from covpool.studies.fit import Candidate
+from covpool.studies.fit._choice import Trial, choose
 
 
 def trial(pool: str, accuracy: float, *, size: int = 224, length: int = 1000, level: str = "") -> Trial:

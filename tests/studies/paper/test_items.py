@@ -3,8 +3,9 @@
 import pytest
 
 from covpool.recipe import read_recipe
-from covpool.studies.paper import Item, find_item, item_trainings, list_items
+from covpool.studies.paper import Item, find_item, list_items
 from covpool.studies.paper._items import number_in
+from covpool.studies.paper._trainings import item_trainings
 
 ITEMS = {item.name: item for item in list_items()}
 

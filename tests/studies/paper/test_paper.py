@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import trees
+from covpool import CovpoolError
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import EvaluationProtocol, evaluate
 from covpool.recipe import to_toml
@@ -13,18 +14,17 @@ from covpool.studies.paper import (
     Column,
     Item,
     Row,
-    Training,
-    cell_trainings,
     count_finished,
-    evaluate_finished,
-    evaluate_fusions,
+    evaluate_item,
     find_item,
-    item_trainings,
+    measured_file,
     plan_item,
     plot_item,
     read_cells,
     run_trainings,
 )
+from covpool.studies.paper._results import evaluate_finished, evaluate_fusions
+from covpool.studies.paper._trainings import Training, item_trainings
 from tiny import make_tree, tiny_recipe
 
 
@@ -72,10 +72,10 @@ def test_an_item_on_small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     assert list(run_trainings(planned)) == [] and count_finished(item, out) == (2, 2)
     assert read_cells(item, out)[0][0] == Cell("74.0", None, None, 0, 2)
-    for row, column, paper in item.cells:
-        for training in cell_trainings(row, column, paper):
-            assert evaluate_finished(training, column, out, device="cpu")
-            assert not evaluate_finished(training, column, out, device="cpu")
+    told: list[str] = []
+    evaluate_item(item, out, device="cpu", on_evaluate=told.append)
+    assert told == ["tiny.toml,data.split=1", "tiny.toml,data.split=2", "fusions"]
+    assert not evaluate_finished(planned[0].training, columns[0], out, device="cpu")
     (svm,) = read_cells(item, out)[0]
     assert svm.value is not None and svm.deviation is not None and "±" in svm.text
     started: list[object] = []
@@ -98,6 +98,42 @@ def test_a_fusion_is_evaluated_once_its_trainings_are_finished(tmp_path: Path, m
     expected = evaluate([Path(file) for file in checkpoints], open_data(data), data, EvaluationProtocol(device="cpu"))
     (fused,) = read_cells(item, out)[2]
     assert fused.value == pytest.approx(100 * (1 - expected.as_json()["top1"]))
+
+
+def test_a_result_that_cannot_be_written_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(to_toml(tiny_recipe(make_tree(tmp_path / "images"), train={"epochs": 1})))
+    rows = (Row(label="a", paper=("",), recipe="tiny.toml"), Row(label="F", paper=("",), fuses=("a",)))
+    item = Item(name="table 99", title="Small", columns=(Column(label="e", figure="top1", crops=10),), rows=rows)
+    out = Path("out")
+    assert list(run_trainings(plan_item(item, {}, [], out))) == []
+    before = set(out.rglob("*.json"))
+    (training,) = item_trainings(item)
+    with monkeypatch.context() as broken:
+        broken.setattr("os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_finished(training, item.columns[0], out, device="cpu")
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_fusions(item, out, device="cpu")
+    assert set(out.rglob("*.json")) == before
+    assert evaluate_finished(training, item.columns[0], out, device="cpu")
+
+
+@pytest.mark.parametrize("text", ['{"rows": {"a', "[]", '{"item": "table 99"}'])
+def test_a_damaged_result_is_named(tmp_path: Path, text: str) -> None:
+    columns = (Column(label="ms", measured="ms"), Column(label="SVM", figure="top1", classifier="svm"))
+    item = Item(
+        name="table 99",
+        title="Small",
+        columns=columns,
+        rows=(Row(label="a", paper=("", "")), Row(label="F", paper=("", ""), fuses=("a",))),
+    )
+    for path in (measured_file(item, tmp_path), tmp_path / "paper" / "table-99-F.json"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        with pytest.raises(CovpoolError, match=f"{path.name} is damaged: remove it, and run the command again"):
+            read_cells(item, tmp_path)
+        path.unlink()
 
 
 def test_a_failed_training_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ import pytest
 from covpool.engine.training._log import Event
 from covpool.engine.training._run_folder import claim_run_folder
 from covpool.recipe import read_recipe, to_toml
-from covpool.studies.sweep import _sweep as module
+from covpool.studies import _runs as module
+from covpool.studies._runs import folder_name
 from covpool.studies.sweep._axes import Axis, grid, read_axes
-from covpool.studies.sweep._sweep import Outcome, PlannedTraining, finished, folder_name, plan, sweep
+from covpool.studies.sweep._sweep import Outcome, PlannedTraining, plan, sweep
 from covpool.studies.sweep._table import plot_sweep, tabulate, write_csv, write_lines
 from tiny import make_tree, tiny_recipe
 
@@ -72,10 +73,10 @@ class TestPlan:
 
     def test_folder_names_have_no_separators_and_are_unique(self) -> None:
         values = ("a/b.pth", "a_b.pth", "a%2Fb.pth", "[8, 4]", "[8,_4]")
-        names = [folder_name({"init.weights": value, "seed": "0"}) for value in values]
+        names = [folder_name([f"init.weights={value}", "seed=0"]) for value in values]
         assert names[0] == "init.weights=a%2Fb.pth,seed=0"
         assert len(set(names)) == len(values) and not any("/" in name for name in names)
-        assert folder_name({"x": "a,y=b", "y": "c"}) != folder_name({"x": "a", "y": "b,y=c"})
+        assert folder_name(["x=a,y=b", "y=c"]) != folder_name(["x=a", "y=b,y=c"])
 
     def test_another_data_set_in_the_same_folder_is_refused(self, recipe: Path, tmp_path: Path) -> None:
         root = read_recipe(recipe).data.root
@@ -118,7 +119,7 @@ class TestSweep:
 
         again = list(sweep(plan(recipe, settings, tmp_path), on_run=note))
         assert begun == [1, 2, 3] and all(o.status == "finished" for o in again)
-        assert again[0] == outcomes[0] and finished(planned[2]) == again[2]
+        assert again == list(sweep(planned, on_run=note)) and begun == [1, 2, 3] and again[0] == outcomes[0]
         assert all(0 <= o.metrics["top1"] <= 1 for o in again)
 
         assert plan(recipe, [*settings, "train.log_every=5", "data.workers=0"], tmp_path)  # the result is the same

@@ -9,8 +9,7 @@ import trees
 from cli.runner import run
 from covpool.data import Data
 from covpool.models import make_features, make_head
-from covpool.studies.trained import measure_gradients
-from covpool.studies.trained._gradients import _gradient
+from covpool.studies.trained._gradients import _gradient, measure_gradients
 
 
 @pytest.fixture

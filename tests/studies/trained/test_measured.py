@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from covpool._records import append_lines
 from covpool.studies.claims import records_folder
 from covpool.studies.trained import SIZE
 from covpool.studies.trained._measured import BATCHES, MEASURED, TIME, examine_measured
@@ -63,6 +64,13 @@ def test_a_batch_size_without_both_heads_leaves_the_claim_untested(tmp_path: Pat
 def test_the_ratio_of_gradients_decides(ratios: tuple[float, ...], verdicts: tuple[str, str], tmp_path: Path) -> None:
     (row,) = examine_measured(write(tmp_path, gradients(7.0), gradients(*ratios)), [SIZE])
     assert tuple(finding.verdict for finding in row.findings["birds"]) == verdicts
+
+
+def test_a_ratio_that_is_not_finite_does_not_hold(tmp_path: Path) -> None:
+    append_lines(tmp_path / "mine.jsonl", gradients(1e-5, float("nan")))
+    (row,) = examine_measured(tmp_path, [SIZE])
+    assert row.verdict("birds") == "not confirmed at this scale"
+    assert row.findings["birds"][0].points.startswith("nan (")
 
 
 def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The queue of trainings: several at once, resumed, failed, and counted as wrong if they diverge."""
 
 import json
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,21 +14,14 @@ from safetensors.torch import load_file
 import trees
 from cli.runner import refused, run
 from covpool import CovpoolError
-from covpool.bench import append_lines
+from covpool._records import append_lines
 from covpool.engine.evaluation import SCORES_FILE
 from covpool.engine.training import LAST_CHECKPOINT
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.claims import ArmResult, read_claims
-from covpool.studies.trained import (
-    PATTERN,
-    Setting,
-    TrainedArm,
-    TrainingData,
-    find_setting,
-    read_records,
-    train_arms,
-)
-from covpool.studies.trained._queue import _command
+from covpool.studies.trained import TrainedArm, TrainingData, find_setting, read_records
+from covpool.studies.trained._queue import PATTERN, Locks, _command, train_arms
+from covpool.studies.trained._setting import Setting
 
 SETTINGS = (
     *("model.backbone=test_resnet", "init.pretrained=false", "augment.size=32", "data.workers=0"),
@@ -88,6 +84,35 @@ def test_a_training_that_diverges_is_wrong_on_every_image(data: TrainingData, tm
     assert "whose loss is not finite" in failures[0]
 
 
+@pytest.mark.parametrize("status", [1, 2])
+def test_only_the_exit_status_tells_that_a_training_diverged(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    done = subprocess.CompletedProcess([], status, stdout="", stderr="no folder 'the loss is not finite'")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    failures: list[str] = []
+    given = {"at_once": 1, "seconds": 9, "on_failure": lambda _, error: failures.append(str(error))}
+    assert not list(train_arms(data, [AVG], tmp_path, **given)) and failures == ["no folder 'the loss is not finite'"]
+
+
+class SlowKey:
+    """As a path, it is compared by Python code, between whose lines another thread may run."""
+
+    def __hash__(self) -> int:
+        time.sleep(0.05)
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_threads_share_the_lock_of_a_folder() -> None:
+    locks, key = Locks(), SlowKey()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: locks.of(key), range(2))
+    assert first is second
+
+
 def test_a_training_starts_from_the_network_of_another(data: TrainingData, tmp_path: Path) -> None:
     started = replace(AVG, starts_from=AVG.with_seed(2))
     failures: list[str] = []
@@ -135,8 +160,10 @@ def test_the_command_records_what_is_missing(
     setting = Setting("cub200", (), find_setting("cub200").search)
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
     monkeypatch.setattr(Setting, "arms", property(lambda self: [arm]))
-    monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [a for a in [arm] if a.name not in known])
-    monkeypatch.setattr("covpool.studies.trained.find_setting", lambda data: setting)
+    monkeypatch.setattr(
+        "covpool.studies.trained._missing.plan", lambda claims, known: [a for a in [arm] if a.name not in known]
+    )
+    monkeypatch.setattr("covpool.studies.trained._missing.find_setting", lambda data: setting)
     typed = ["paper", "trained", "11", "--run", "--data", f"cub200={data.folder}", "--records", tmp_path / "mine"]
     typed += ["--runs", tmp_path / "runs", "--setting", "data.workers=0", "--setting", "devices.accelerator=cpu"]
     assert "1 of 1 missing" in run(*typed).stdout
@@ -149,7 +176,7 @@ def test_the_command_records_what_is_missing(
 
 def test_a_failure_is_the_exit_status(data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
-    monkeypatch.setattr("covpool.studies.claims.plan", lambda claims, known: [UNKNOWN])
+    monkeypatch.setattr("covpool.studies.trained._missing.plan", lambda claims, known: [UNKNOWN])
     typed = ("paper", "trained", "11", "--run", "--data", f"cub200={data.folder}", "--records", tmp_path)
     ended = run(*typed, "--runs", tmp_path / "runs")
     assert ended.exit_code == 1 and f"{UNKNOWN.name} failed: there is no pool" in ended.stdout.replace("\n", " ")

@@ -12,8 +12,9 @@ from covpool.data.sets import open_data
 from covpool.recipe import check_recipe, read_recipe
 from covpool.studies import trained
 from covpool.studies.claims import ArmResult
-from covpool.studies.trained import Search, Setting, TrainedArm, TrainingData, held_out
-from covpool.studies.trained._search import FINAL_SEEDS, FINALISTS, FINE_TUNING
+from covpool.studies.trained import TrainedArm, TrainingData, held_out
+from covpool.studies.trained._search import FINAL_SEEDS, FINALISTS, FINE_TUNING, Search
+from covpool.studies.trained._setting import Setting
 from studies.trained.test_queue import AVG, ISQRT, SETTINGS
 from trees import make_folder
 
@@ -81,10 +82,11 @@ def test_the_command_screens_and_then_runs_the_finals(tmp_path: Path, monkeypatc
     arms = tuple(replace(arm, settings=(*arm.settings, *SETTINGS)) for arm in (AVG, ISQRT))
     setting = Setting("cub200", (), Search(arms, cheaper=("train.batch_size=4",)))
     monkeypatch.setattr("covpool.cli._trained.import_fabric", lambda: None)
-    monkeypatch.setattr("covpool.studies.trained.find_setting", lambda data: setting)
+    monkeypatch.setattr("covpool.studies.trained._missing.find_setting", lambda data: setting)
     monkeypatch.setattr("covpool.studies.trained.SETTINGS", [setting])
     monkeypatch.setattr("covpool.studies.trained._scoreboard.SETTINGS", [setting])
-    monkeypatch.setattr("covpool.studies.trained.read_records", lambda folder: read(folder, [setting]))
+    for module in ("covpool.studies.trained", "covpool.studies.trained._missing"):
+        monkeypatch.setattr(f"{module}.read_records", lambda folder: read(folder, [setting]))
     monkeypatch.setattr("covpool.studies.trained._search.FINAL_SEEDS", (1, 2))
     folder, records = make_folder(tmp_path / "images"), tmp_path / "mine"
     typed = ["paper", "trained", "--search", "--run", "--data", f"cub200={folder}", "--records", records]

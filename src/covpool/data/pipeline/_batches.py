@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 import torch
 
 from covpool._errors import CovpoolError, check_positive_int
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data._images import Images
 from covpool.data._settings import Data, ResolvedAugment
 from covpool.data.pipeline._batch import Batch, Source
@@ -29,7 +29,7 @@ class _Batches(ABC):
     batch_size: int
     share: Share = ALONE
     device: InitVar[torch.device | str] = "cpu"
-    on_progress: InitVar[OnProgress] = discard
+    on_progress: InitVar[OnProgress] = ignore
     _source: Source = field(init=False, repr=False)
 
     def __post_init__(
@@ -100,7 +100,7 @@ def decode_ahead(images: Images, augment: ResolvedAugment, data: Data) -> Decodi
         augment: How an image becomes an input.
         data: How images are read and cached.
     """
-    return Sources(images, augment, data, torch.device("cpu"), discard).decode_ahead()
+    return Sources(images, augment, data, torch.device("cpu"), ignore).decode_ahead()
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from covpool._cores import usable_cores
 from covpool._errors import OutOfResourcesError
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data._images import BrokenImage, Images
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -79,7 +79,7 @@ class DecodedImages:
         on_progress: Called after every few images.
     """
 
-    def __init__(self, decoding: Decoding, on_progress: OnProgress = discard) -> None:
+    def __init__(self, decoding: Decoding, on_progress: OnProgress = ignore) -> None:
         images = decoding.images
         self.paths, self.targets = images.paths, images.targets
         self.reasons: dict[int, str] = {}  # why an image could not be read, by its index

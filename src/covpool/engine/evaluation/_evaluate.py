@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from covpool._errors import CovpoolError
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Augment, Data, Images, ResolvedAugment
 from covpool.data.pipeline import Batch, Crops, EvalBatches, augment_of
 from covpool.data.sets import Splits
@@ -48,7 +48,7 @@ class EvaluationProtocol:
     device: str = "cpu"
     features: Path | None = None
     force: bool = False
-    on_progress: OnProgress = discard
+    on_progress: OnProgress = ignore
 
     def settings_for(self, checkpoint: Checkpoint) -> EvaluationSettings:
         """The settings for a checkpoint, those that are None filled in from its training."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from covpool._progress import ignore
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -21,7 +23,7 @@ class StopRequests:
         on_ask: Called at the first one.
     """
 
-    def __init__(self, on_ask: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_ask: Callable[[], None] = ignore) -> None:
         self.asked = False
         self._on_ask = on_ask
         self._before: dict[signal.Signals, Any] = {}

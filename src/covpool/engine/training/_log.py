@@ -8,7 +8,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import require
+from covpool._records import read_lines
 from covpool.io import replacing
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Log:
 
     def __init__(self, run: Path, step: int | None = None) -> None:
         self.path = run / LOG_FILE
-        lines = [] if step is None else read_log(self.path)
+        lines = [] if step is None else read_lines(self.path)
         kept = [line for line in lines if line["step"] <= (step or 0) and line["event"] != "end"]
         with replacing(self.path) as partial:
             partial.write_text("".join(map(_line, kept)))
@@ -59,33 +60,6 @@ def _tensorboard(folder: Path, first_step: int) -> Any:
         logger.warning("tensorboard is not installed: the log is written to %s only", LOG_FILE)
         return None
     return require("torch.utils.tensorboard", "train").SummaryWriter(folder, purge_step=first_step)
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the events of a log, or of another file of JSON lines. A last line that is only half written is left out.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.jsonl")
-    ...     _ = path.write_text('{"event": "step", "step": 10}\\n{"event": "st')
-    ...     read_log(path)
-    [{'event': 'step', 'step': 10}]
-    """
-    if not path.is_file():
-        return []
-    text = path.read_text(errors="replace")
-    whole = text[: text.rfind("\n") + 1].splitlines()
-    return [_read_line(line, path, number) for number, line in enumerate(whole, 1)]
-
-
-def _read_line(line: str, path: Path, number: int) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise CovpoolError(f"line {number} of {path} must be a JSON object; got {line[:40]!r}: remove that line")
-    return found
 
 
 def _line(event: Event) -> str:

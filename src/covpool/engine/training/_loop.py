@@ -7,13 +7,13 @@ from pathlib import Path
 from lightning_fabric import Fabric
 
 from covpool._errors import CovpoolError
+from covpool._progress import ignore
 from covpool.data.sets import open_data
 from covpool.engine._devices import is_sharded, make_fabric, reproducible, reusing_memory
 from covpool.engine._same_split import check_same_split, split_of_weights, warn_of_seen_validation
 from covpool.engine.evaluation._metrics import Part
 from covpool.engine.training._captured_step import report_not_captured, why_not_captured
 from covpool.engine.training._interrupt import StopRequests
-from covpool.engine.training._log import Event
 from covpool.engine.training._lost_process import naming_lost_processes
 from covpool.engine.training._pool_init import init_pool_from_data
 from covpool.engine.training._run_folder import (
@@ -57,10 +57,6 @@ class Result:
     best_epoch: int = 0
     best_on: Part = "test"
     seconds: float = 0.0
-
-
-def ignore(event: Event) -> None:
-    """Discard events."""
 
 
 def train(recipe: Recipe, run: Path, *, resume: bool = False, on_event: OnEvent = ignore) -> Result:

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from covpool._errors import CovpoolError
+from covpool._records import read_lines
 from covpool.engine.evaluation._tensor_files import SCORES_FILE
-from covpool.engine.training._log import LOG_FILE, read_log
+from covpool.engine.training._log import LOG_FILE
 from covpool.engine.training._state import STATE_FILE
 from covpool.io import remove_leftovers, replacing
 from covpool.recipe import RECIPE_FILE, Recipe, to_toml
@@ -18,15 +19,23 @@ FIRST_FILES = [RECIPE_FILE, LOG_FILE]  # the files of a run that failed before i
 
 def check_run_folder(run: Path, *, resume: bool) -> None:
     """Refuse a folder with a run if `resume` is False, and one without a run if it is True."""
-    if resume and not (run / RECIPE_FILE).is_file():
-        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
-    if not resume and ((run / STATE_FILE).exists() or read_log(run / LOG_FILE)):
+    if resume:
+        recipe_file(run)
+    if not resume and ((run / STATE_FILE).exists() or read_lines(run / LOG_FILE)):
         raise CovpoolError(
             f"{run} holds a run already: continue it with `covpool train --resume {run}`, or name another --out"
         )
     found = [name for name in RUN_FILES if (run / name).exists()]
     if not resume and found and found != FIRST_FILES:
         raise CovpoolError(f"{run} holds {' and '.join(found)}, which a run would overwrite: name another --out")
+
+
+def recipe_file(run: Path) -> Path:
+    """Return the file with the recipe of a run; refuse a folder without one."""
+    path = run / RECIPE_FILE
+    if not path.is_file():
+        raise CovpoolError(f"{run} is not the folder of a run: it has no {RECIPE_FILE}")
+    return path
 
 
 def check_writable(run: Path) -> None:

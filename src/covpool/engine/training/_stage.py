@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, DivergedError
 from covpool.data.pipeline import Batch, Share, TrainBatches
 from covpool.engine._devices import summed
 from covpool.engine._graphs import Graphs
@@ -175,7 +175,7 @@ class StageTraining:
         """Read the sums of the epoch over all processes: the only place where the host waits for the device."""
         found: list[float] = summed(self.fabric, self.meter.sums).tolist()
         if not math.isfinite(found[0]):
-            raise CovpoolError(
+            raise DivergedError(
                 f"the loss is not finite at step {self.position.step}: lower optimizer.lr, or set train.clip_norm; "
                 "covpool.diagnostics finds the operation that gave the first such value"
             )

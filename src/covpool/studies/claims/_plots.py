@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covpool._errors import require
+from covpool._figures import COLORS, new_figure
 from covpool.engine.evaluation import wilson
 from covpool.studies.claims._arm import Arm
 from covpool.studies.claims._claims import ALPHAS, IMAGES, ITERATIONS, PER_CLASS, SIZES
 from covpool.studies.claims._records import ArmResult, Results
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # also for color-blind eyes
 ALL_IMAGES = 0.0  # place of the arms with all training images, until the data set is known
 
 
@@ -101,18 +100,17 @@ def plot_claims(results: Results, folder: Path) -> list[Path]:
 
 
 def _sweeps(results: Results, folder: Path) -> Iterator[Path]:
-    plt = require("matplotlib.pyplot", "plots")
     for sweep in SWEEPS:
         shown = [data for data, arms in results.items() if any(_known(curve, arms) for curve in sweep.curves)]
         if not shown:
             continue
-        figure, panels = plt.subplots(1, len(shown), figsize=(5 * len(shown), 4), layout="constrained", squeeze=False)
+        figure = new_figure(5 * len(shown), 4)
+        panels = figure.subplots(1, len(shown), squeeze=False)
         for axes, data in zip(panels[0], shown, strict=True):
             _draw(axes, sweep, results[data])
             axes.set_title(data)
         path = folder / f"claims_{sweep.name}.png"
         figure.savefig(path, dpi=100)
-        plt.close(figure)
         yield path
 
 
@@ -157,9 +155,9 @@ def _spectra(results: Results, folder: Path) -> Iterator[Path]:
     data = next((data for data, arms in results.items() if SPECTRUM in arms), None)
     if data is None:
         return
-    plt = require("matplotlib.pyplot", "plots")
     spectra = results[data][SPECTRUM].spectra
-    figure, panels = plt.subplots(2, 2, figsize=(10, 6), layout="constrained")
+    figure = new_figure(10, 6)
+    panels = figure.subplots(2, 2)
     low, high = spectra["span"]
     titles = ("covariance", "square root", "iSQRT, N = 5", "logarithm")
     for axes, title in zip(panels.flat, titles, strict=True):
@@ -173,7 +171,6 @@ def _spectra(results: Results, folder: Path) -> Iterator[Path]:
     figure.suptitle(f"Eigenvalues of the 256 x 256 covariance, all test images of {data}")
     path = folder / "claims_spectra.png"
     figure.savefig(path, dpi=100)
-    plt.close(figure)
     yield path
 
 

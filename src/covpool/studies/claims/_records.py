@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 import covpool
-from covpool._errors import CovpoolError
-from covpool.engine.training import read_log
+from covpool._records import read_suite
 from covpool.studies.claims._claims import CLAIMS
 from covpool.studies.claims._verdict import Answers, Claim, Finding, Verdict, combine, examine, unpack
 
@@ -77,15 +76,9 @@ Results = dict[str, dict[str, ArmResult]]  # by the name of the data set, then o
 
 def read_claims(folder: Path, pattern: str = PATTERN) -> Results:
     """Read all records of claims in the files of a folder. Of several records of an arm, the last one counts."""
-    names = [field.name for field in fields(ArmResult)]
     found: Results = {}
     for path in sorted(folder.glob(pattern)):
-        for line in read_log(path):
-            if line.get("suite") != SUITE:
-                continue
-            if "data" not in line or "arm" not in line:
-                raise CovpoolError(f"a record in {path} must have data and arm; got {str(line)[:80]}: remove it")
-            result = ArmResult(**{name: line[name] for name in names if name in line})
+        for result in read_suite(path, ArmResult, SUITE):
             found.setdefault(result.data, {})[result.arm] = result
     return found
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Augment, Data, ResolvedAugment
 from covpool.data.pipeline import Batch, EvalBatches
 from covpool.data.sets import open_data
@@ -51,7 +51,7 @@ class Views:
         on_progress: Called while images are read.
     """
 
-    def __init__(self, subject: Subject, device: torch.device, on_progress: OnProgress = discard) -> None:
+    def __init__(self, subject: Subject, device: torch.device, on_progress: OnProgress = ignore) -> None:
         self.subject, self.device, self._on_progress = subject, device, on_progress
         splits = open_data(subject.data)
         self._images = {"train": splits.train, "test": splits.test}

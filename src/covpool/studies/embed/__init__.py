@@ -11,7 +11,6 @@ from covpool.studies.embed._embedder import read_backbone as read_backbone
 from covpool.studies.embed._embedder import spread as spread
 from covpool.studies.embed._embedder import start_embedder as start_embedder
 from covpool.studies.embed._embeddings import SUFFIXES as SUFFIXES
-from covpool.studies.embed._embeddings import EmbeddingModel as EmbeddingModel
 from covpool.studies.embed._embeddings import Embeddings as Embeddings
 from covpool.studies.embed._embeddings import check_output as check_output
 from covpool.studies.embed._embeddings import read_embeddings as read_embeddings

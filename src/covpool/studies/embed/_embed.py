@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import UNKNOWN, BrokenImage, Data, Images, Paths, ResolvedAugment
 from covpool.data.pipeline import Batch, EvalBatches, preprocessing
 from covpool.engine import with_progress
@@ -29,7 +29,7 @@ def embed(
     batch_size: int = 32,
     device: str = "cpu",
     unit_length: bool = True,
-    on_progress: OnProgress = discard,
+    on_progress: OnProgress = ignore,
 ) -> Embeddings:
     """Embed images and write the vectors to a file. Images that cannot be read are left out, or refused.
 

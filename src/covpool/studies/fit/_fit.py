@@ -9,7 +9,7 @@ import torch
 
 import covpool
 from covpool._errors import CovpoolError
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
@@ -23,7 +23,7 @@ from covpool.studies.fit._files import FitResult, check_folder, save_fit
 from covpool.studies.fit._settings import Fit
 
 
-def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = discard, **settings: Any) -> FitResult:
+def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = ignore, **settings: Any) -> FitResult:
     """Fit a pool and a linear classifier to the frozen features of a pre-trained backbone.
 
     The feature maps of the training images and of their flipped copies are computed once. PCA reduces
@@ -44,7 +44,7 @@ def fit(folder: str | os.PathLike[str], *, on_progress: OnProgress = discard, **
     return run_fit(Fit(**settings), on_progress=on_progress)
 
 
-def run_fit(settings: Fit, *, on_progress: OnProgress = discard, on_note: OnNote = lambda note: None) -> FitResult:
+def run_fit(settings: Fit, *, on_progress: OnProgress = ignore, on_note: OnNote = ignore) -> FitResult:
     """Fit as the settings say; see `fit`.
 
     Args:

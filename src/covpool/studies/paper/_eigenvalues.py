@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from covpool._errors import CovpoolError, require
-from covpool._progress import OnProgress, discard
+from covpool._errors import CovpoolError
+from covpool._figures import color, new_figure
+from covpool._progress import OnProgress, ignore
 from covpool.data import Data, Images
 from covpool.data.pipeline import EvalBatches
 from covpool.diagnostics import Spectra, log_histogram, pool_spectra
@@ -45,7 +46,7 @@ class EigenvalueCount:
 
 
 def image_spectra(
-    checkpoint: LoadedCheckpoint, images: Images, data: Data, device: str, on_progress: OnProgress = discard
+    checkpoint: LoadedCheckpoint, images: Images, data: Data, device: str, on_progress: OnProgress = ignore
 ) -> Iterator[Spectra]:
     """Yield the eigenvalues before and after the pool of a checkpoint, batch by batch. Broken images are left out.
 
@@ -116,13 +117,13 @@ def plot_eigenvalues(counts: Sequence[EigenvalueCount], title: str, path: Path) 
         title: Title of the plot.
         path: Image file to write.
     """
-    plt = require("matplotlib.pyplot", "plots")
-    figure, panel = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    figure = new_figure(6.5, 4.5)
+    panel = figure.subplots()
     for number, count in enumerate(counts):
         edges = [10**edge for edge in count.edges]
         label = f"{count.which} normalization ({count.zero:.1%} zero)"
         shares = [100 * share for share in count.share]
-        panel.stairs(shares, edges, fill=True, alpha=0.5, color=f"C{number}", label=label)
+        panel.stairs(shares, edges, fill=True, alpha=0.5, color=color(number), label=label)
     filled = [i for count in counts for i, share in enumerate(count.share) if share > 0]
     if filled:
         panel.set_xlim(10 ** counts[0].edges[min(filled)] / 2, 10 ** counts[0].edges[max(filled) + 1] * 2)
@@ -132,4 +133,3 @@ def plot_eigenvalues(counts: Sequence[EigenvalueCount], title: str, path: Path) 
     panel.set_title(title, fontsize="medium", wrap=True)
     panel.legend(fontsize="small")
     figure.savefig(path, dpi=110)
-    plt.close(figure)

@@ -53,7 +53,16 @@ class Row(Settings):
     baseline: bool = False
     """Whether it is a horizontal line in a figure."""
     measure: str = ""
-    """Name of the measured operation, for a row without a network."""
+    """Name of the measured operation in `covpool bench decompositions`, for a row without a network."""
+
+
+class MeasuredBatch(Settings):
+    """Images per batch whose time and memory are measured."""
+
+    cuda: int = 128
+    """On a GPU."""
+    cpu: int = 4
+    """On a CPU."""
 
 
 class Item(Settings):
@@ -71,6 +80,10 @@ class Item(Settings):
     """Data sets that the trainings need, those of the pre-training included."""
     x_label: str = ""
     """Label of the horizontal axis of a figure."""
+    x_is_batch: bool = False
+    """Whether the place of a row on that axis is the number of images per batch that it is measured with."""
+    batch: MeasuredBatch = MeasuredBatch()
+    """Images per measured batch, where the rows do not say."""
     eigenvalues: bool = False
     """Whether it shows the eigenvalues of a trained network."""
     remark: str = ""

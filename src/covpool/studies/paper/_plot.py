@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool._figures import color, new_figure
 from covpool.studies.paper._items import Item, Row, number_in
 from covpool.studies.paper._results import Cell
 
@@ -21,22 +22,23 @@ def plot_item(item: Item, cells: Sequence[Sequence[Cell]], path: Path) -> None:
     first = [(row, own[0]) for row, own in zip(item.rows, cells, strict=True) if own]
     if not any(cell.value is not None or number_in(cell.paper) is not None for _, cell in first):
         raise CovpoolError(f"{item.name} has no number to plot yet")
-    plt = require("matplotlib.pyplot", "plots")
-    figure, panel = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    figure = new_figure(6.5, 4.5)
+    panel = figure.subplots()
     lines = dict.fromkeys(row.line for row, _ in first if not row.baseline)
     for number, line in enumerate(lines):
         own = [(row, cell) for row, cell in first if row.line == line and not row.baseline]
-        color = f"C{number}"
         for points, style, who in (
             (_points(own, ours=True), {"marker": "o"}, "ours"),
             (_points(own, ours=False), {"marker": "o", "markerfacecolor": "none", "linestyle": ":"}, "paper"),
         ):
             if points:
-                panel.plot(*zip(*points, strict=True), color=color, label=", ".join(filter(None, (line, who))), **style)
+                panel.plot(
+                    *zip(*points, strict=True), color=color(number), label=", ".join(filter(None, (line, who))), **style
+                )
     for number, (row, cell) in enumerate([pair for pair in first if pair[0].baseline], len(lines)):
         for value, dashes, who in ((cell.value, "-", "ours"), (number_in(cell.paper), ":", "paper")):
             if value is not None:
-                panel.axhline(value, color=f"C{number}", linestyle=dashes, linewidth=1, label=f"{row.label}, {who}")
+                panel.axhline(value, color=color(number), linestyle=dashes, linewidth=1, label=f"{row.label}, {who}")
     column = item.columns[0]
     panel.set_xlabel(item.x_label)
     panel.set_ylabel(column.label if column.measured else f"{column.label}, %")
@@ -44,7 +46,6 @@ def plot_item(item: Item, cells: Sequence[Sequence[Cell]], path: Path) -> None:
     panel.grid(alpha=0.3)
     panel.legend(fontsize="small")
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _points(own: Sequence[tuple[Row, Cell]], *, ours: bool) -> Points:

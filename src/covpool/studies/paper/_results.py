@@ -1,17 +1,18 @@
 """Our numbers for the cells of an item, from the folders of finished runs, beside the paper's."""
 
-import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from covpool._progress import ignore
 from covpool.data import Data
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import EvaluationProtocol, evaluate
-from covpool.engine.training import BEST_CHECKPOINT, LAST_CHECKPOINT
+from covpool.engine.training import find_checkpoint
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.paper._items import Column, Item, Row
+from covpool.studies.paper._kept import keep, read_kept
 from covpool.studies.paper._trainings import Training, cell_trainings, item_trainings
 
 Measured = Mapping[str, Mapping[str, float]]  # row label -> quantity -> value
@@ -66,9 +67,25 @@ def measured_file(item: Item, out: Path) -> Path:
 
 def read_measured(item: Item, out: Path) -> Measured:
     """Return the measured quantities by row and name; empty if nothing is measured yet."""
-    path = measured_file(item, out)
-    found: Measured = json.loads(path.read_text())["rows"] if path.is_file() else {}
-    return found
+    found: Measured | None = read_kept(measured_file(item, out), "rows")
+    return found or {}
+
+
+def evaluate_item(item: Item, out: Path, *, device: str, on_evaluate: Callable[[str], None] = ignore) -> None:
+    """Evaluate finished trainings by SVM or ten crops, where a column asks for it, and the fusions of the item.
+
+    Args:
+        item: Table or figure.
+        out: Folder of all runs.
+        device: Device that runs the networks.
+        on_evaluate: Called with what is evaluated next.
+    """
+    for row, column, paper in item.cells:
+        for training in cell_trainings(row, column, paper):
+            on_evaluate(training.run(out).name)
+            evaluate_finished(training, column, out, device=device)
+    on_evaluate("fusions")
+    evaluate_fusions(item, out, device=device)
 
 
 def evaluate_finished(training: Training, column: Column, out: Path, *, device: str) -> bool:
@@ -83,9 +100,9 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
     Returns:
         Whether something was evaluated.
     """
-    end, run = training.result(out), training.run(out)
+    run = training.run(out)
     path = run / _evaluation_file(column)
-    if end is None or _is_own(column) or path.is_file():
+    if training.result(out) is None or _is_own(column) or path.is_file():
         return False
     data: Data = read_recipe(run / RECIPE_FILE).data.changed(cache="none")
     protocol = EvaluationProtocol(
@@ -94,8 +111,8 @@ def evaluate_finished(training: Training, column: Column, out: Path, *, device: 
         device=device,
         features=run / "features",
     )
-    found = evaluate([_checkpoint(training, out)], open_data(data), data, protocol)
-    path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+    found = evaluate([find_checkpoint(run)], open_data(data), data, protocol)
+    keep(path, found.as_json())
     return True
 
 
@@ -112,17 +129,9 @@ def evaluate_fusions(item: Item, out: Path, *, device: str) -> None:
         if not trainings or path.is_file() or any(training.result(out) is None for training in trainings):
             continue
         data: Data = read_recipe(trainings[0].run(out) / RECIPE_FILE).data.changed(cache="none")
-        checkpoints = [_checkpoint(training, out) for training in trainings]
+        checkpoints = [find_checkpoint(training.run(out)) for training in trainings]
         found = evaluate(checkpoints, open_data(data), data, EvaluationProtocol(device=device))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found.as_json(), indent=2) + "\n")
-
-
-def _checkpoint(training: Training, out: Path) -> Path:
-    """The checkpoint that is the result of a finished training."""
-    end = training.result(out)
-    assert end is not None
-    return training.run(out) / (BEST_CHECKPOINT if end["best_on"] == "validation" else LAST_CHECKPOINT)
+        keep(path, found.as_json())
 
 
 def _fused_trainings(item: Item, row: Row) -> list[Training]:
@@ -134,10 +143,9 @@ def _fusion_file(item: Item, row: Row, out: Path) -> Path:
 
 
 def _fused_cell(item: Item, row: Row, column: Column, paper: str, out: Path) -> Cell:
-    path = _fusion_file(item, row, out)
-    if not path.is_file():
+    value = read_kept(_fusion_file(item, row, out), column.figure)
+    if value is None:
         return Cell(paper)
-    value = json.loads(path.read_text())[column.figure]
     return Cell(paper, 100 * (1 - value if column.error else value), None, 1, 1)
 
 
@@ -158,8 +166,8 @@ def _accuracy(training: Training, column: Column, out: Path) -> float | None:
     """The accuracy of a finished training, evaluated as the column says."""
     if _is_own(column):
         return (training.result(out) or {}).get(column.figure)
-    path = training.run(out) / _evaluation_file(column)
-    return json.loads(path.read_text())[column.figure] if path.is_file() else None
+    found: float | None = read_kept(training.run(out) / _evaluation_file(column), column.figure)
+    return found
 
 
 def _is_own(column: Column) -> bool:

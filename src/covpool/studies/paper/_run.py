@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from covpool.engine.training import Event, ignore, train
-from covpool.recipe import RECIPE_FILE
+from covpool._progress import ignore
+from covpool.engine.training import Event
+from covpool.studies._runs import train_or_resume
 from covpool.studies.paper._trainings import PaperTraining
 
 
 def run_trainings(
     planned: Sequence[PaperTraining],
     *,
-    on_run: Callable[[int, PaperTraining], None] = lambda number, planned: None,
+    on_run: Callable[[int, PaperTraining], None] = ignore,
     on_event: Callable[[Event], None] = ignore,
 ) -> Iterator[tuple[PaperTraining, str]]:
     """Run the trainings whose data are named. Finished ones are skipped, and interrupted ones are resumed.
@@ -27,10 +28,8 @@ def run_trainings(
         Stopped: Ctrl-C was pressed, and the state was saved.
     """
     for number, one in enumerate(planned):
-        if not one.recipe.data.root or one.training.result(one.run.parent) is not None:
+        if not one.recipe.data.root or one.is_finished:
             continue
         on_run(number, one)
-        try:
-            train(one.recipe, one.run, resume=(one.run / RECIPE_FILE).is_file(), on_event=on_event)
-        except Exception as error:
-            yield one, f"{type(error).__name__}: {error}".splitlines()[0]
+        if failed := train_or_resume(one.recipe, one.run, on_event):
+            yield one, failed

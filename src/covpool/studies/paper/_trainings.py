@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import LOG_FILE, read_log
 from covpool.recipe import Recipe, read_recipe
+from covpool.studies._runs import folder_name, read_end
 from covpool.studies.paper._items import NOT_TRAINED, Column, Item, Row
 
 
@@ -29,11 +28,11 @@ class Training:
         >>> str(Training("finetune-vgg16+dtd", ("data.split=3",)).run(Path("runs")))
         'runs/finetune-vgg16+dtd,data.split=3'
         """
-        return out / ",".join([self.recipe, *(quote(setting, safe="=,+[]") for setting in self.settings)])
+        return out / folder_name([self.recipe, *self.settings])
 
     def result(self, out: Path) -> dict[str, float] | None:
         """Return the result of the finished training; None if it is not finished."""
-        return next((event for event in read_log(self.run(out) / LOG_FILE) if event["event"] == "end"), None)
+        return read_end(self.run(out))
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ class PaperTraining:
     training: Training
     recipe: Recipe
     run: Path
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended."""
+        return read_end(self.run) is not None
 
 
 def cell_trainings(row: Row, column: Column, paper: str) -> list[Training]:

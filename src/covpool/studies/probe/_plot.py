@@ -5,7 +5,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool._figures import new_figure
 from covpool.studies.probe._summary import GROUPS, Group, PoolSummary
 
 MARKS: dict[Group, tuple[str, str]] = {"best": ("o", "#0072B2"), "worse": ("s", "#D55E00")}  # also for color-blind eyes
@@ -29,9 +30,8 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     shown = [row for row in rows if row.group in MARKS]
     if not shown:
         raise CovpoolError("no pool has a result: there is nothing to plot")
-    plt = require("matplotlib.pyplot", "plots")
-    size = (13, max(5.0, 1.5 + 0.22 * len(shown)))
-    figure, (ranked, axes) = plt.subplots(1, 2, figsize=size, width_ratios=(1, 1.5), layout="constrained")
+    figure = new_figure(13, max(5.0, 1.5 + 0.22 * len(shown)))
+    ranked, axes = figure.subplots(1, 2, width_ratios=(1, 1.5))
     _rank(ranked, shown)
     costs, about = _costs(shown)
     for group in dict.fromkeys(row.group for row in shown):
@@ -51,7 +51,7 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
     axes.grid(alpha=0.3)
     figure.suptitle(title)
     figure.legend(loc="outside lower center", ncols=len(MARKS))
-    figure.canvas.draw()  # fixes the places of the points
+    figure.draw_without_rendering()  # fixes the places of the points
     scale = 72 / figure.dpi
     at = [axes.transData.transform((cost, 100 * row.top1)) * scale for cost, row in zip(costs, shown, strict=True)]
     inside: Box = tuple(scale * float(side) for side in axes.bbox.extents)
@@ -63,7 +63,6 @@ def plot_probe(rows: Sequence[PoolSummary], path: Path, title: str = "") -> None
         )  # fmt: skip
         label.set_in_layout(False)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _costs(rows: Sequence[PoolSummary]) -> tuple[list[float], str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data.sets import open_data
 from covpool.studies.probe._convex import RANDOM_POOLS, run_convex
 from covpool.studies.probe._inputs import (
@@ -32,7 +32,7 @@ def probe(
     device: torch.device | str = "cpu",
     known: Iterable[ProbeResult] = (),
     measure: Measure = no_costs,
-    on_progress: OnProgress = discard,
+    on_progress: OnProgress = ignore,
 ) -> Iterator[ProbeResult]:
     """Fit every pool and a classifier to the feature maps of one frozen backbone.
 

@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covpool._errors import CovpoolError
-from covpool.engine.training import read_log
+from covpool._records import read_suite
 
 SUITE = "probe"
-REQUIRED = ("key", "pool", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +74,7 @@ class ProbeResult:
 
 def read_results(path: Path) -> list[ProbeResult]:
     """Read the results in a file. Lines of other commands and an incomplete last line are ignored."""
-    names = [field.name for field in dataclasses.fields(ProbeResult)]
-    lines = [line for line in read_log(path) if line.get("suite") == SUITE]
-    for line in lines:
-        missing = [name for name in REQUIRED if name not in line]
-        if missing:
-            raise CovpoolError(
-                f"a result in {path} must have {', '.join(REQUIRED)}; {line} has no {missing[0]}: remove it"
-            )
-    return [ProbeResult(**{name: line[name] for name in names if name in line}) for line in lines]
+    return read_suite(path, ProbeResult, SUITE)
 
 
 def pack(right: Tensor) -> str:

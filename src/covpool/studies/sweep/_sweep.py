@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 from covpool._errors import CovpoolError
-from covpool.engine.training import LOG_FILE, Event, changed_settings, ignore, read_log, train
+from covpool._progress import ignore
+from covpool.engine.training import Event, changed_settings
 from covpool.recipe import RECIPE_FILE, Recipe, read_recipe
+from covpool.studies._runs import folder_name, read_end, train_or_resume
 from covpool.studies.sweep._axes import Point, grid, read_axes
 
 Status = Literal["finished", "failed"]
@@ -69,8 +70,9 @@ def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[Plan
         raise CovpoolError("a sweep needs a setting with several values, as in pool.iterations=[1,3,5] or seed=[0,1,2]")
     planned = []
     for point in grid(axes):
-        recipe = read_recipe(source, [ONE_DEVICE, *fixed, *(f"{key}={value}" for key, value in point.items())])
-        planned.append(PlannedTraining(point, recipe, folder / folder_name(point)))
+        own = [f"{key}={value}" for key, value in point.items()]
+        recipe = read_recipe(source, [ONE_DEVICE, *fixed, *own])
+        planned.append(PlannedTraining(point, recipe, folder / folder_name(own)))
     for one in planned:
         _check_same(one)
     return planned
@@ -79,7 +81,7 @@ def plan(source: str | Path, settings: Sequence[str], folder: Path) -> list[Plan
 def sweep(
     planned: Sequence[PlannedTraining],
     *,
-    on_run: Callable[[int, PlannedTraining], None] = lambda number, planned: None,
+    on_run: Callable[[int, PlannedTraining], None] = ignore,
     on_event: Callable[[Event], None] = ignore,
 ) -> Iterator[Outcome]:
     """Run all trainings. Finished ones are skipped and interrupted ones are resumed.
@@ -96,39 +98,17 @@ def sweep(
         Stopped: Ctrl-C was pressed, and the state was saved.
     """
     for number, one in enumerate(planned):
-        found = finished(one)
-        if found is None:
+        failed = ""
+        if read_end(one.run) is None:
             on_run(number, one)
-            found = _train(one, on_event)
-        yield found
+            failed = train_or_resume(one.recipe, one.run, on_event)
+        yield Outcome(one.point, one.run, failed=failed) if failed else _finished(one)
 
 
-def finished(one: PlannedTraining) -> Outcome | None:
-    """Return the outcome of a finished training, else None."""
-    end = next((event for event in read_log(one.run / LOG_FILE) if event["event"] == "end"), None)
-    if end is None:
-        return None
-    metrics: dict[str, float] = {key: end[key] for key in METRICS if key in end}
-    return Outcome(one.point, one.run, metrics, end["seconds"])
-
-
-def folder_name(point: Point) -> str:
-    """Return a folder name that is different for every point. Special characters are written as in a URL.
-
-    >>> folder_name({"init.weights": "nets/a.pth", "seed": "0"})
-    'init.weights=nets%2Fa.pth,seed=0'
-    """
-    return ",".join(f"{key}={quote(value, safe=',+[]')}" for key, value in point.items())
-
-
-def _train(one: PlannedTraining, on_event: Callable[[Event], None]) -> Outcome:
-    try:
-        train(one.recipe, one.run, resume=(one.run / RECIPE_FILE).is_file(), on_event=on_event)
-    except Exception as error:
-        return Outcome(one.point, one.run, failed=f"{type(error).__name__}: {error}".splitlines()[0])
-    found = finished(one)
-    assert found is not None
-    return found
+def _finished(one: PlannedTraining) -> Outcome:
+    end = read_end(one.run)
+    assert end is not None
+    return Outcome(one.point, one.run, {key: end[key] for key in METRICS if key in end}, end["seconds"])
 
 
 def _check_same(one: PlannedTraining) -> None:

@@ -9,12 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from covpool._errors import CovpoolError, require
+from covpool._errors import CovpoolError
+from covpool._figures import color, new_figure
 from covpool.studies.sweep._axes import REPEATS, Point
 from covpool.studies.sweep._sweep import Outcome
 
 FIGURES = ("top1", "top3", "top5")
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # also for color-blind eyes
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ def plot_sweep(rows: Sequence[SweepRow], path: Path, title: str = "") -> None:
     for row in shown:
         others = ", ".join(f"{key}={value}" for key, value in row.point.items() if key != axis_key)
         lines.setdefault(others, []).append(row)
-    figure = require("matplotlib.figure", "plots").Figure(figsize=(7, 4.5), layout="constrained")
+    figure = new_figure(7, 4.5)
     panel = figure.subplots()
     near = min((b - a for a, b in pairwise(sorted(places.values()))), default=1.0)
     for i, (label, own) in enumerate(lines.items()):
         shift = 0 if is_number else near * 0.5 * ((i + 0.5) / len(lines) - 0.5)
         x = [places[row.point.get(axis_key or "", "all")] + shift for row in own]
         y = [100 * (row.mean("top1") or 0) for row in own]
-        style = {"color": COLORS[i % len(COLORS)], "markersize": 9, "label": label or None}
+        style = {"color": color(i), "markersize": 9, "label": label or None}
         panel.plot(x, y, marker="_", linestyle="-" if is_number else "", **style)
         for place, row in zip(x, own, strict=True):
             values = [100 * value for value in row.values("top1")]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from covpool._progress import OnProgress, discard
+from covpool._progress import OnProgress, ignore
 from covpool.data import Augment, Data, Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
@@ -20,7 +20,7 @@ SEED = 0
 
 
 def measure_gradients(
-    name: str, data: Data, *, weights: str, device: torch.device, on_progress: OnProgress = discard
+    name: str, data: Data, *, weights: str, device: torch.device, on_progress: OnProgress = ignore
 ) -> dict[str, Any]:
     """Compare the gradients of the cross-entropy in the features of some training images.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from covpool.engine.training import read_log
+from covpool._records import read_lines
 from covpool.studies.claims import Claim, ClaimRow, Comparison, Finding, Verdict
 from covpool.studies.trained._gradients import GRADIENTS
 
@@ -39,7 +39,7 @@ MEASURED = (TIME, SIZE)
 
 def examine_measured(records: Path, claims: Sequence[Claim[Any]] = MEASURED) -> list[ClaimRow]:
     """Decide these claims by the records in a folder."""
-    lines = [line for path in sorted(records.glob("*.jsonl")) for line in read_log(path)]
+    lines = [line for path in sorted(records.glob("*.jsonl")) for line in read_lines(path)]
     found = {TIME: _examine_time(lines), SIZE: _examine_size(lines)}
     return [ClaimRow(claim, found[claim]) for claim in claims if claim in found]
 
@@ -71,7 +71,7 @@ def _examine_time(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Finding]
 
 def _examine_size(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[Finding]]:
     """Findings by data set, by its last record."""
-    last = {line["data"]: line["ratios"] for line in lines if line.get("suite") == GRADIENTS}
+    last = {line["data"]: [*map(float, line["ratios"])] for line in lines if line.get("suite") == GRADIENTS}
     smaller, tiny = SIZE.comparisons
     return {
         data: [

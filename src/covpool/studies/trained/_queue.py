@@ -4,7 +4,6 @@ import hashlib
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from urllib.parse import quote
 
 import torch
 
-from covpool._errors import CovpoolError
+from covpool._errors import CovpoolError, DivergedError
 from covpool._files import read_tensors
+from covpool._records import read_lines
 from covpool.data.sets import open_data
 from covpool.engine.evaluation import SCORES_FILE
-from covpool.engine.training import LAST_CHECKPOINT, LOG_FILE, read_log
+from covpool.engine.training import LAST_CHECKPOINT, LOG_FILE
 from covpool.recipe import RECIPE_FILE, read_recipe
 from covpool.studies.claims import ArmResult, pack
 from covpool.studies.trained._arm import TrainedArm
@@ -28,7 +28,6 @@ from covpool.studies.trained._claims import PRE_TRAINED_ON
 
 PATTERN = "trained_*.jsonl"
 LAST_EPOCH_ALONE = "evaluate.every=1000000"
-DIVERGED = "the loss is not finite"
 SHOWN = 300  # characters of an error
 
 
@@ -75,7 +74,7 @@ def train_arms(
     """
     begin, left = time.monotonic(), iter(arms)
     running: dict[Future[ArmResult], TrainedArm] = {}
-    locks: defaultdict[Path, Lock] = defaultdict(Lock)
+    locks = Locks()
     with ThreadPoolExecutor(at_once) as pool:
         while True:
             if time.monotonic() - begin < seconds:
@@ -94,14 +93,26 @@ def train_arms(
                     raise error
 
 
-def _run_arm(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[Path, Lock]) -> ArmResult:
+class Locks:
+    """A lock for the folder of each run, which several arms may need at the same time."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time, self._locks = Lock(), dict[Path, Lock]()
+
+    def of(self, run: Path) -> Lock:
+        """Return the lock of a folder, the same one to every thread."""
+        with self._one_at_a_time:
+            return self._locks.setdefault(run, Lock())
+
+
+def _run_arm(data: TrainingData, arm: TrainedArm, runs: Path, locks: Locks) -> ArmResult:
     """Train a network, or two whose scores are fused. What another arm has trained in the same folder is not repeated.
 
     Args:
         data: The data set and the weights.
         arm: The training.
         runs: Folder of the runs.
-        locks: A lock for the folder of each run, which several arms may need at the same time.
+        locks: The locks of these folders.
     """
     scores, seconds = [], 0.0
     for one in (arm.alone, *([arm.fused_with] if arm.fused_with else [])):
@@ -129,7 +140,7 @@ def _identity(data: TrainingData, arm: TrainedArm) -> dict[str, Any]:
     return {"data": data.name, "arm": arm.name, "settings": arm.digest}
 
 
-def _train(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[Path, Lock]) -> Path:
+def _train(data: TrainingData, arm: TrainedArm, runs: Path, locks: Locks) -> Path:
     """Train a network and return the folder of its run. It has no scores if the loss is not finite."""
     start = None
     if arm.starts_from is not None:
@@ -141,10 +152,10 @@ def _train(data: TrainingData, arm: TrainedArm, runs: Path, locks: defaultdict[P
     # Trainings with other data, weights or settings have folders of their own, so that no result is taken for another.
     conditions = hashlib.sha256(repr((data.folder, data.weights, data.settings, arm.digest)).encode()).hexdigest()[:8]
     run = runs / f"{quote(f'{data.name} {arm.name}', safe=' =,.-[]')} {conditions}"
-    with locks[run]:
+    with locks.of(run):
         if not (run / SCORES_FILE).is_file():
             done = subprocess.run(_command(data, arm, run, start), capture_output=True, text=True, check=False)
-            diverged = DIVERGED in done.stdout + done.stderr
+            diverged = done.returncode == DivergedError.exit_code
             if not diverged and (done.returncode or not (run / SCORES_FILE).is_file()):
                 said = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
                 raise CovpoolError(said or f"exit status {done.returncode}")
@@ -166,5 +177,5 @@ def _command(data: TrainingData, arm: TrainedArm, run: Path, start: Path | None 
 
 def _seconds(run: Path) -> float:
     """Time of the epochs of a run and of their evaluations."""
-    epochs = [event for event in read_log(run / LOG_FILE) if event["event"] == "epoch"]
+    epochs = [event for event in read_lines(run / LOG_FILE) if event["event"] == "epoch"]
     return sum(event["seconds"] + event.get("evaluation_seconds", 0.0) for event in epochs)
