@@ -120,7 +120,7 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     from covpool.bench import append_lines, check_plot_path, read_records
 
     for suite in suites:
-        check_choice("suite", suite, SUITES)
+        check_choice("suite", suite, (*SUITES, TRAIN))
     if plot is not None:
         check_plot_path(plot)
     if json is not None:
