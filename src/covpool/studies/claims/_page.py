@@ -52,9 +52,9 @@ def make_sections(rows: Sequence[ClaimRow], command: Callable[[ClaimRow], str]) 
 
 
 def _unconverged(results: Results) -> str:
-    """Name the experiments whose classifier stopped before its tolerance."""
+    """Name the experiments whose classifier did not converge."""
     found = [f"`{arm}` on {name}" for name, arms in results.items() for arm, one in arms.items() if not one.converged]
-    return f"Classifiers that stopped before their tolerance: {', '.join(found) or 'none'}. All others converged."
+    return f"Classifiers that did not converge: {', '.join(found) or 'none'}."
 
 
 def held(row: ClaimRow, name: str) -> str:
