@@ -38,7 +38,7 @@ def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
 def _board(rows: Sequence[ClaimRow], names: Sequence[str]) -> str:
     """Write the scoreboard: the verdict on every claim on the data sets with these names."""
     board = [
-        [str(row.claim.number), row.claim.text]
+        [str(row.claim.number), row.claim.text if row.claim.paper else f"{row.claim.text} (ours)"]
         + [cell for name in names for cell in (row.verdict(name), held(row, name))]
         for row in rows
     ]
