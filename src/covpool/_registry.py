@@ -215,7 +215,7 @@ def _find(name: str) -> tuple[type[Pool], PoolInfo]:
         _load_installed_plugins()
     if name not in _POOLS:
         raise CovpoolError(
-            f"there is no pool named {name!r}{did_you_mean(name, _POOLS)}; there are {', '.join(_POOLS)}: "
+            f"unknown pool {name!r}{did_you_mean(name, _POOLS)}; the pools are {', '.join(_POOLS)}: "
             "to use a pool of your own, import its module or pass `--plugin MODULE`"
         )
     return _POOLS[name]

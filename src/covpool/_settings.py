@@ -50,7 +50,7 @@ class Settings(BaseModel):
     Train(epochs=5)
     >>> Train(epoch=5)
     Traceback (most recent call last):
-    covpool.CovpoolError: there is no setting `train.epoch` (did you mean 'train.epochs'?); there are train.epochs
+    covpool.CovpoolError: unknown setting `train.epoch` (did you mean 'train.epochs'?); the settings are train.epochs
     """
 
     model_config = ConfigDict(
@@ -169,7 +169,7 @@ def _line(mistake: Any, schema: dict[str, Any], table: tuple[str, ...]) -> str:
     if kind == "extra_forbidden":
         names = [".".join((*table, *key)) for key in _keys(schema, schema)]
         beside = [key for key in names if key.rpartition(".")[0] == name.rpartition(".")[0]]
-        return f"there is no setting `{name}`{did_you_mean(name, names)}; there are {', '.join(beside)}"
+        return f"unknown setting `{name}`{did_you_mean(name, names)}; the settings are {', '.join(beside)}"
     wanted = _at(schema, place)
     came = f" ({type(value).__name__})" if kind.endswith("_type") else ""
     shown = list(value) if isinstance(value, tuple) else value

@@ -125,7 +125,7 @@ def test_mistakes(root: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert "leave pool=avg out" in refused("embed", root, "pool=avg", "--model", checkpoint)
     assert "there is no file" in refused("embed", root, "--model", tmp_path / "none.safetensors")
     assert "timm has no model 'resnt18'" in refused("embed", root, "--model", "resnt18")
-    assert "there is no setting `widht` (did you mean 'width'?)" in refused("embed", root, "widht=3")
+    assert "unknown setting `widht` (did you mean 'width'?)" in refused("embed", root, "widht=3")
     assert "use a larger size" in refused("embed", root, "--model", "test_resnet", *SETTINGS, "size=32")
     assert "written to .npz or .parquet" in refused("embed", root, "--out", "vectors.csv")
     assert "make it with `covpool embed`" in refused("neighbours", root / "x.png", "--in", tmp_path / "none.npz")

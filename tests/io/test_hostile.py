@@ -128,7 +128,7 @@ def test_the_oldest_supported_timm_does_not_run_pickles(tmp_path: Path, mark: Pa
 
 def test_a_checkpoint_imports_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covpool._registry._load_entry_points", lambda: pytest.fail("plugins were imported"))
-    with pytest.raises(covpool.CovpoolError, match="there is no pool named 'someones'"):
+    with pytest.raises(covpool.CovpoolError, match="unknown pool 'someones'"):
         load(write(tmp_path / "model.safetensors", pool="someones"))
 
 

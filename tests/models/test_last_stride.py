@@ -101,7 +101,7 @@ def test_what_cannot_be_removed_stays_and_is_named(last: nn.Module) -> None:
     backbone = make_backbone(nn.Sequential(stem(), last), input_size=(64, 64))
     text, x = repr(backbone), torch.randn(1, 3, 64, 64)
     expected = backbone(x)
-    with pytest.warns(LastStrideKept, match="test keeps its last down-sampling"):
+    with pytest.warns(LastStrideKept, match="test keeps its last stride"):
         remove_last_stride(backbone, "test")
     assert repr(backbone) == text
     assert torch.equal(backbone(x), expected)

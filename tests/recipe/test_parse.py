@@ -92,8 +92,8 @@ def test_a_setting_that_no_stage_takes_over_is_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "error", "said"),
     [
-        ("optimiser.lr=1", ValueError, "no setting `optimiser` (did you mean 'optimizer'?)"),
-        ("optimizer.learning=1", ValueError, "no setting `optimizer.learning`"),
+        ("optimiser.lr=1", ValueError, "unknown setting `optimiser` (did you mean 'optimizer'?)"),
+        ("optimizer.learning=1", ValueError, "unknown setting `optimizer.learning`"),
         ("optimizer.lr=fast", TypeError, "`optimizer.lr` must be a number, at least 0; got 'fast' (str)"),
         ("train.epochs=1.5", TypeError, "`train.epochs` must be a positive integer; got 1.5 (float)"),
         ("train.epochs=true", TypeError, "`train.epochs` must be a positive integer; got True (bool)"),
@@ -147,7 +147,7 @@ def test_a_setting_that_no_stage_takes_over_is_refused(path: Path) -> None:
         ("pool.prenorm=trac", ValueError, "must be 'trace' or 'frobenius'; got 'trac' (did you mean 'trace'?)"),
         ("pool.normalize=3", TypeError, "`pool.normalize` must be 'epn' or 'l2' or 'bn' or a list ("),
         ("pool.groups=3", ValueError, "the pool of the recipe cannot be built: `groups` = 3 needs `project_to`"),
-        ("pool.name=isqr", ValueError, "there is no pool named 'isqr' (did you mean 'isqrt'?)"),
+        ("pool.name=isqr", ValueError, "unknown pool 'isqr' (did you mean 'isqrt'?)"),
         ("pool.num_classes=3", ValueError, "`pool.num_classes` must be left out"),
         ("model.levels=[layer3, layer4]", TypeError, "`model.levels` must be a list"),
         ('model.levels=["layer3", "layer4"]', ValueError, "does not take 2 feature tensor(s)"),

@@ -62,8 +62,8 @@ def test_the_card_of_a_fit_says_what_it_is(folder: Path, tmp_path: Path) -> None
     card = (folder / "me/fit/README.md").read_text()
     assert "The backbone is frozen" in card and "`folder` (tree)" in card and "* `width`: 8" in card
     assert "optimizer" not in card and str(tmp_path) not in card
-    headings = re.findall(r"^#+ (?!me/).*$", card, re.MULTILINE)
-    assert len(headings) == 3 and all(f"\n##{one}\n" in EXAMPLE.read_text() for one in headings)
+    headings = re.findall(r"^#+ (?!me/)(.*)$", card, re.MULTILINE)
+    assert len(headings) == 3 and all(f"\n    **{one}**\n" in EXAMPLE.read_text() for one in headings)
 
 
 def test_the_card_names_initial_weights_without_their_folder(folder: Path, finished: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class CandidateSet:
 
 
 def _explicit_covariance(x: Tensor) -> Tensor:
-    """X^T J X with the n x n centring matrix J, as in the paper."""
+    """X^T J X with the n x n centering matrix J, as in the paper."""
     n = x.shape[-2]
     j = torch.eye(n, dtype=x.dtype, device=x.device) / n - 1 / n**2
     return x.mT @ j @ x

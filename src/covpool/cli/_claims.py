@@ -33,7 +33,9 @@ def claims_command(
     plots: Path | None = None,
     device: Device = "",
 ) -> None:
-    """Show which claims of the paper hold on frozen features, by recorded experiments.
+    """Show which claims of the paper (1 to 19), and of our own (21 to 25), hold on frozen features.
+
+    The verdicts come from recorded experiments.
 
     Examples: covpool paper claims; covpool paper claims 4 (its comparisons); covpool paper claims --run --data
     cub200=FOLDER --weights FILE --records mine (runs what has no record yet; repeat the command to continue).

@@ -123,7 +123,7 @@ def _prepare(suites: list[str], matmul_precision: str, json: Path | None, plot: 
     from covpool.bench import check_plot_path
 
     for suite in suites:
-        check_choice("suite", suite, SUITES)
+        check_choice("suite", suite, (*SUITES, TRAIN))
     if plot is not None:
         check_plot_path(plot)
     if json is not None:

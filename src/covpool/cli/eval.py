@@ -53,7 +53,7 @@ def command(
         batch_size: Number of images per batch.
         workers: Number of processes that read images.
         skip_broken: Skip images that cannot be read instead of stopping. The default is as in the training.
-        force: Evaluate on another split than a checkpoint was trained on, whose test images may be its training images.
+        force: Evaluate on a split the checkpoint was not trained on. Its test images may have been used for training.
         json: Write all results to this file as JSON.
         submission: Write the submission file of iNaturalist, three classes per test image, to this path.
     """

@@ -65,7 +65,7 @@ def _show(result: "FitResult", console: Console) -> None:
     tap = f"block {chosen.level}" if chosen.level else "last features"
     say(console, f"chosen: {chosen.pool} at {chosen.size} px, {tap}; penalty {result.chosen.penalty:g}")
     if not result.chosen.converged:
-        say(console, "the classifier stopped before its tolerance")
+        say(console, "the classifier did not converge")
     worst = [(row.name, str(row.images), f"{row.top1:.1%}") for row in found.by_class[:CLASSES_SHOWN]]
     console.print(table(("class", "test images", "accuracy"), worst, title=f"the {len(worst)} worst classes"))
     interval = percent_interval(result.interval)

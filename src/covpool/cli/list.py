@@ -80,7 +80,7 @@ def _networks() -> Table:
         found = covpool.list_models(f"{prefix}*")
         rows.append((network, ", ".join(name.removeprefix(prefix) for name in found)))
     caption = (
-        "<network> is the original, <network>_modified has its last down-sampling removed, and "
+        "<network> is the original, <network>_modified has its last stride removed, and "
         f"<network>_<pool>_<representation> has one of {', '.join(POOLS)}, as in resnet50_isqrt_32k"
     )
     title = "Networks of the paper: covpool.create_model(name)"

@@ -22,7 +22,7 @@ def before_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the tables and figures, and what is done.")] = False,
     runs: Annotated[Path, typer.Option(help="With --list: folder of the runs.")] = RUNS,
 ) -> None:
-    """Make the tables and figures of the paper again, with its numbers beside ours."""
+    """Reproduce the paper's tables and figures, with its numbers next to ours."""
     if context.invoked_subcommand is None and show_list:
         show_items(runs)
 

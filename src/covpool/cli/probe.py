@@ -31,7 +31,8 @@ def command(
     """Compare pools on frozen features: compute the feature maps of a backbone once, then fit every pool to them.
 
     All pools follow one protocol: channels reduced to principal axes, and logistic regression with a cross-validated
-    penalty. Nothing is random, so one fit is enough. classifier=sgd trains reduction, pool and classifier instead.
+    penalty. Pools with random weights are fitted with three seeds. classifier=sgd trains reduction, pool and classifier
+    instead.
 
     Args:
         settings: Settings: key=value, as in backbone=resnet50 weights=FILE pools=\\[avg,isqrt].

@@ -1,4 +1,4 @@
-"""Kernels that turn features into centred, scaled operands, and the gradient of a triangle into a direction."""
+"""Kernels that turn features into centered, scaled operands, and the gradient of a triangle into a direction."""
 
 import math
 
@@ -211,7 +211,7 @@ def squared_lengths(g: Tensor) -> Tensor:  # (b, size) -> (b, SHARES)
 
 
 class Features:
-    """Features with their moments, from which centred and scaled operands are computed.
+    """Features with their moments, from which centered and scaled operands are computed.
 
     Args:
         x: Features (b, n, c) with any strides.

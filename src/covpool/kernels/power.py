@@ -1,4 +1,4 @@
-"""The element-wise power normalisation (E-PN) of vectors on the GPU: the signed square root, then unit length."""
+"""The element-wise power normalization (E-PN) of vectors on the GPU: the signed square root, then unit length."""
 
 import triton
 import triton.language as tl
@@ -103,7 +103,7 @@ _planned_forward, _planned_backward = Planned(_forward), Planned(_backward)
 
 
 def forward_eager(z: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The normalised vectors (b, d) of contiguous float32 vectors, and the sums for the backward pass."""
+    """The normalized vectors (b, d) of contiguous float32 vectors, and the sums for the backward pass."""
     y, sums = _planned_forward((z,), eps)
     return y, sums
 

@@ -51,7 +51,7 @@ _planned_forward, _planned_backward = Planned(_forward), Planned(_backward)
 
 
 def forward_eager(s: Tensor, iterations: int, postcomp: bool, precision: str) -> Tensor:
-    """The root of the symmetric part of matrices (b, c, c) in float32, normalised by their trace."""
+    """The root of the symmetric part of matrices (b, c, c) in float32, normalized by their trace."""
     return _planned_forward((s,), iterations, postcomp, precision)[0]
 
 

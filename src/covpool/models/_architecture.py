@@ -34,8 +34,8 @@ class AttachedArchitecture:
         backbone: Name of the backbone, a tuple of names for several; None if it was given as an object.
         pool: Name of the pool; None if it was given as an object.
         num_classes: Length of the logits.
-        keep_last_stride: Whether the last down-sampling stays.
-        dense_form: Whether a dense form takes the place of the last down-sampling, as for Swin; None if the network is
+        keep_last_stride: Whether the last stride stays.
+        dense_form: Whether a dense form takes the place of the last stride, as for Swin; None if the network is
             not built yet. covpool 0.2.0 had none: False in files without this field.
         reduce_to: Channels after the reduction, as given to `attach`.
         head_layers: Widths of the hidden layers in the classifier.

@@ -32,7 +32,7 @@ def make_features(
     pretrained: bool = False,
     weights: str | Path | tuple[str | Path, ...] | None = None,
 ) -> Backbone | Streams:
-    """Turn a classifier into a feature extractor: its pool and classifier go, and its last down-sampling is removed.
+    """Turn a classifier into a feature extractor: its pool and classifier go, and its last stride is removed.
 
     The arguments are those of `attach`. The result knows its `channels` and its `layout`, from which `make_head` builds
     the other half of a network.
@@ -109,7 +109,7 @@ def attach(
     """Put a pool and a new classifier on a backbone: features -> pool -> classifier.
 
     The backbone's own pool and classifier are removed, with every module after the pool (the repr names them), and its
-    last down-sampling too. All other weights stay bit for bit. A backbone given as an object is not changed; the
+    last stride too. All other weights stay bit for bit. A backbone given as an object is not changed; the
     network shares its parameters. `make_features` and `make_head` build the two halves alone.
 
     Args:
@@ -118,7 +118,7 @@ def attach(
             tuple of several for a pool of several feature tensors (two-stream networks).
         pool: One of `covpool.list_pools()`, or a `covpool.Pool` for the backbone's channels.
         num_classes: Length of the logits.
-        keep_last_stride: Keep the last down-sampling.
+        keep_last_stride: Keep the last stride.
         reduce_to: Channels after 1x1 convolutions before pooling, None for no reduction. "auto" is 256 where the
             backbone gives more, and no reduction for pools of first order, whose representation is short anyway.
         head_layers: Widths of hidden layers in the classifier, for AlexNet and VGG.

@@ -24,7 +24,7 @@ class Backbone(nn.Module):
     Attributes:
         body: The remaining modules. Those of timm run through their `forward_features`.
         removed: Names of the modules at or after the classifier's pool, which were removed.
-        unstrided: Names of the modules of the last down-sampling, if it was removed.
+        unstrided: Names of the modules of the last stride, if it was removed.
         prefix: Number of tokens before those of the image.
         keep_prefix: Whether these tokens are part of the features.
         channels: Channels of each feature tensor.

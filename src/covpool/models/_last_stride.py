@@ -17,7 +17,7 @@ TRIMMED = 2  # after the last down-sampling, convolutions without padding may tr
 
 
 class LastStrideKept(CovpoolWarning):
-    """The last down-sampling of a backbone cannot be removed and stays."""
+    """The last stride of a backbone cannot be removed and stays."""
 
 
 def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True) -> None:
@@ -53,7 +53,7 @@ def remove_last_stride(backbone: Backbone, name: str, *, dense_form: bool = True
         return
     reason = "it fails on a larger map" if groups else "that is not a strided convolution or pooling"
     instead = _instead(backbone, size, seen.values)
-    warnings.warn(f"{name} keeps its last down-sampling: {reason}; {instead}", LastStrideKept, stacklevel=3)
+    warnings.warn(f"{name} keeps its last stride: {reason}; {instead}", LastStrideKept, stacklevel=3)
 
 
 def has_dense_form(features: nn.Module) -> bool:

@@ -1,7 +1,7 @@
 """The networks of the paper by name, each in three arms: original, modified first-order, and global covariance pooling.
 
     resnet50             the original, first-order network
-    resnet50_modified    its last down-sampling removed, first-order pooling kept: the fair baseline
+    resnet50_modified    its last stride removed, first-order pooling kept: the fair baseline
     resnet50_isqrt_32k   the same features with a covariance pool: <network>_<pool>_<representation>
 
 Representations, for c channels of the backbone:

@@ -77,7 +77,7 @@ def rebuild(
             return network
         if known.dense_form:
             raise CovpoolError(
-                f"the last down-sampling of {known.backbone} must have a dense form, with which it was saved; the "
+                f"the last stride of {known.backbone} must have a dense form, with which it was saved; the "
                 "installed timm or torchvision builds it otherwise: install the version that saved it"
             )
         logger.warning("%s keeps its last stride, with which it was trained by covpool 0.2.0", known.backbone)

@@ -18,7 +18,7 @@ LARGEST_ORDER = 1024  # a larger matrix fills the device by itself, and torch's 
 
 
 def kernels_serve(x: Tensor, order: int, iterations: int = MOST_ITERATIONS, prenorm: str = "trace") -> bool:
-    """Whether the kernels support a case: not float64, trace normalisation, 3 to 7 iterations, order up to 1024.
+    """Whether the kernels support a case: not float64, trace normalization, 3 to 7 iterations, order up to 1024.
 
     The GPU must support them too, and the batch and the positions must fit into one launch.
 
@@ -26,7 +26,7 @@ def kernels_serve(x: Tensor, order: int, iterations: int = MOST_ITERATIONS, pren
         x: Features or matrices. The last two dimensions are one item.
         order: Order of the matrices.
         iterations: Number of iterations, if there are any.
-        prenorm: Normalisation before the iteration.
+        prenorm: Normalization before the iteration.
     """
     known = x.dtype != torch.float64 and prenorm == "trace"
     known = known and math.prod(x.shape[:-2]) <= LARGEST_BATCH and x.shape[-2] <= MOST_ROWS

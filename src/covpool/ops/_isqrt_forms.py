@@ -1,6 +1,6 @@
 """The three equal forms of iSQRT-COV, from features: value, adjoint and tangent in torch's operations.
 
-With K (n, c) the centred features scaled so that the covariance is t K^T K, the result is sqrt(t) Y with
+With K (n, c) the centered features scaled so that the covariance is t K^T K, the result is sqrt(t) Y with
   primal    Y = Y_N(K^T K)                      the iteration on c x c matrices,
   dual      Y = K^T P_N(K K^T) K                the iteration on n x n matrices,
   spectral  the same polynomial through the eigenvalues of the smaller of the two.
@@ -31,7 +31,7 @@ def smaller(n: int, c: int) -> GramForm:
 
 
 def scaled(x: Tensor, w: Tensor | None, centered: bool = True) -> Tensor:
-    """Centred features whose second moment matrix is the covariance: sqrt(w_i) (x_i - mean)."""
+    """Centered features whose second moment matrix is the covariance: sqrt(w_i) (x_i - mean)."""
     xc = center(x, w, centered)
     return xc * x.shape[-2] ** -0.5 if w is None else xc * w.sqrt().unsqueeze(-1)
 

@@ -88,7 +88,7 @@ def covariance(
     Args:
         x: Features, one row per position.
         mask: Positions to keep. Values at other positions, NaN included, have no effect. An empty mask gives zeros.
-        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
+        weights: A weight for each position. They are normalized to sum to one, and are uniform by default.
         centered: False gives the second moment about zero.
         backend: "torch" uses torch's operations and "triton" the GPU kernels; "auto" uses the kernels where they apply.
         precision: Lowest precision allowed in the products of the kernels, see `isqrt_covariance`. By default "tf32"

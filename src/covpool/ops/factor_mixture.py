@@ -102,7 +102,7 @@ def mfa_em(
     Args:
         x: Points, one per row. There must be at least as many as components, and they must not all be equal.
         components, factors: Number of components k, and of factors r of each.
-        iterations: Number of steps of expectation and maximisation.
+        iterations: Number of steps of expectation and maximization.
         seed: Seed of the random start.
 
     Shape: (m, c) -> (k,), (k, c), (k, c, r), (c,), in the dtype of x.
@@ -137,7 +137,7 @@ def _start(gaussians: GaussianMixture, factors: int, seed: int) -> FactorMixture
 
 
 def _step(points: Tensor, mixture: FactorMixture, bound: Tensor) -> FactorMixture:
-    """One step of expectation-maximisation: a regression of the points on the extended factors of each component."""
+    """One step of expectation-maximization: a regression of the points on the extended factors of each component."""
     deviations = mixture.noise.sqrt()
     scaled = points / deviations
     old = torch.cat((mixture.means.unsqueeze(1), mixture.loadings.mT), 1) / deviations  # (k, r + 1, c)

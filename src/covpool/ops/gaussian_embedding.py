@@ -42,7 +42,7 @@ def gaussian_embedding(
     Args:
         x: Features, one row per position.
         kind: "sqrt" (Y + eps I)^(1/2), the embedding of G2DeNet; "calvo" Y; "lovric" Y + eps I scaled to determinant
-            one; "log" log(Y + eps I); "cholesky" [[L, mu], [0, 1]] with L L^T = Sigma + eps I, factorised in float64;
+            one; "log" log(Y + eps I); "cholesky" [[L, mu], [0, 1]] with L L^T = Sigma + eps I, factorized in float64;
             "nakayama" [Sigma + mu mu^T, mu].
         eps: Number added to the diagonal where positive definiteness is needed, in the unit of x squared.
         solver: Solver of "sqrt": eigen-decomposition, or Newton-Schulz with `iterations` steps.

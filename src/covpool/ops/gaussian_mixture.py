@@ -99,14 +99,14 @@ def gmm_em(
     seed: int = 0,
     start: GaussianMixture | None = None,
 ) -> GaussianMixture:
-    """Fit p(x) = sum_k pi_k N(x; mu_k, diag(v_k)) to points by expectation-maximisation from a k-means start.
+    """Fit p(x) = sum_k pi_k N(x; mu_k, diag(v_k)) to points by expectation-maximization from a k-means start.
 
     Computed in float64. Variances stay above 1e-4 of the largest variance of a channel, weights above 1e-6.
 
     Args:
         x: Points, one per row. There must be at least as many as components, and they must not all be equal.
         components: Number of components k.
-        iterations: Number of steps of expectation and maximisation.
+        iterations: Number of steps of expectation and maximization.
         seed: Seed of `kmeans`.
         start: Mixture to start from, instead of k-means.
 
@@ -147,7 +147,7 @@ def _hard_start(points: Tensor, components: int, seed: int, bound: Tensor) -> Ga
 
 @torch.no_grad()
 def _step(points: Tensor, mixture: GaussianMixture, bound: Tensor) -> GaussianMixture:
-    """One step of expectation-maximisation."""
+    """One step of expectation-maximization."""
     deviations = mixture.variances.sqrt()
     mass, first, second = mixture_moments(
         points.unsqueeze(0), mixture.weights.log(), 1 / deviations, -mixture.means / deviations

@@ -15,7 +15,7 @@ def kmeans(
     iterations: int = 20,
     seed: int = 0,
 ) -> Tensor:  # (clusters, c)
-    """The centres of k clusters, which locally minimise sum_i min_k |x_i - c_k|^2.
+    """The centers of k clusters, which locally minimize sum_i min_k |x_i - c_k|^2.
 
     Computed in float64 on the device of x. A seed gives the same start on every device. A cluster that loses all its
     points keeps its centre.

@@ -14,7 +14,7 @@ def lyapunov_steps(
     q: Tensor,  # (..., c, c)
     steps: int,
 ) -> Tensor:  # (..., c, c)
-    """The iteration of `lyapunov_newton_schulz` on a normalised matrix."""
+    """The iteration of `lyapunov_newton_schulz` on a normalized matrix."""
     if not torch.is_grad_enabled():
         shape = torch.broadcast_shapes(a.shape, q.shape)
         a, q = (m.expand(shape).reshape(-1, *shape[-2:]) for m in (a, q))

@@ -12,7 +12,7 @@ def orthonormalize_qr(
 ) -> Tensor:  # (..., m, k)
     """The factor Q of v = Q R with a positive diagonal of R.
 
-    As a parametrisation it keeps a weight on the Stiefel manifold under any optimiser: a step on v is a step on Q with
+    As a parametrization it keeps a weight on the Stiefel manifold under any optimizer: a step on v is a step on Q with
     the QR retraction, and weight decay of v has no effect. The forward and backward passes are in float64, which
     autocast does not change.
 

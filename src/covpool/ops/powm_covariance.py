@@ -1,7 +1,7 @@
 """A power of the covariance of features, through the eigenvalues of the smaller of the two Gram matrices.
 
-With K (n, c) the centred features scaled so that the covariance is t K^T K, t its trace, and K K^T = V diag(l) V^T, the
-rows of U = diag(l)^(-1/2) V^T K are the eigenvectors of the covariance in its range, and t l its eigenvalues there.
+With K (n, c) the centered features scaled so that the covariance is t K^T K, t its trace, and K K^T = V diag(l) V^T,
+the rows of U = diag(l)^(-1/2) V^T K are the eigenvectors of the covariance in its range, and t l its eigenvalues there.
 """
 
 from typing import Any, Literal
@@ -34,7 +34,7 @@ from covpool.ops.precision import full_precision, outside_autocast
 
 
 def _decompose(k0: Tensor, eps: Threshold | float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """t, l, V and U of centred features; null eigenvalues, and their rows of U, are zero."""
+    """t, l, V and U of centered features; null eigenvalues, and their rows of U, are zero."""
     k, t = normalized(k0, "trace")
     values, v = eigh(gram(k, "dual"))
     w = v.mT @ k

@@ -37,7 +37,7 @@ def projection_product(
         x: Features, one row per position.
         factors: The matrices U_1 to U_r.
         mask: Positions to keep. An empty mask gives zeros.
-        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
+        weights: A weight for each position. They are normalized to sum to one, and are uniform by default.
         form: For order two, "moment" (z_k = u_k^T M v_k with the second moment matrix M) or "positions"; the cheaper
             one by default, see `projection_form`.
 

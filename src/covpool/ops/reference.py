@@ -26,8 +26,8 @@ def isqrt_iterated(a: Tensor, iterations: int, prenorm: str = "trace", postcomp:
 class IsqrtLiteral(torch.autograd.Function):
     """The paper's iSQRT layer, transcribed, on features (b, n, c).
 
-    The covariance uses the centring matrix J (n x n). The forward pass takes 3 N - 3 products and stores every iterate.
-    The backward pass is that of Appendix I, with 10 N - 12 products.
+    The covariance uses the centering matrix J (n x n). The forward pass takes 3 N - 3 products and stores every
+    iterate. The backward pass is that of Appendix I, with 10 N - 12 products.
     """
 
     @staticmethod

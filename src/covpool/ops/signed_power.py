@@ -1,4 +1,4 @@
-"""Element-wise signed powers, and the element-wise power normalisation (E-PN) of bilinear CNNs."""
+"""Element-wise signed powers, and the element-wise power normalization (E-PN) of bilinear CNNs."""
 
 from typing import Any, Literal
 

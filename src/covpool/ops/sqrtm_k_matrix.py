@@ -12,7 +12,7 @@ from covpool.ops.precision import full_precision
 
 
 def _derivative(h: Tensor, roots: Tensor, u: Tensor, _: None) -> Tensor:
-    """U (K^T o (U^T dl/dU) + diag(dl/dL)) U^T, symmetrised, with dl/dU = 2 sym(H) U L^(1/2).
+    """U (K^T o (U^T dl/dU) + diag(dl/dL)) U^T, symmetrized, with dl/dU = 2 sym(H) U L^(1/2).
 
     It is also the forward derivative, because the map is its own adjoint.
     """

@@ -79,7 +79,7 @@ def tensor_sketch(
         signs: The signs s, or any real numbers if they are learned.
         size: Length of the sketch.
         mask: Positions to keep. An empty mask gives zeros.
-        weights: A weight for each position. They are normalised to sum to one, and are uniform by default.
+        weights: A weight for each position. They are normalized to sum to one, and are uniform by default.
         form: For order two, "moment" (the second moment matrix, whose entry i, j goes to bucket h_1(i) + h_2(j)) or
             "fft" (transforms of every position); the cheaper one by default, see `sketch_form`.
 

@@ -1,4 +1,4 @@
-"""The maximum likelihood estimate of a covariance with a von Neumann divergence as its regulariser (vN-MLE)."""
+"""The maximum likelihood estimate of a covariance with a von Neumann divergence as its regularizer (vN-MLE)."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ def vn_mle_eigh(
     *,
     eps: Threshold | float = "rank",
 ) -> Tensor:  # (..., c, c)
-    """The positive definite P that minimises log|P| + tr(P^-1 a) + gamma tr(P - log P - I).
+    """The positive definite P that minimizes log|P| + tr(P^-1 a) + gamma tr(P - log P - I).
 
     P = U diag(sqrt(b^2 + l / gamma) - b) U^T, b = (1 - gamma) / (2 gamma), a = U diag(l) U^T. gamma = 1 gives the
     square root of `a`, gamma towards 0 gives `a` itself, and a large gamma the identity. Above 1, null eigenvalues
@@ -27,7 +27,7 @@ def vn_mle_eigh(
 
     Args:
         a: Symmetric positive semi-definite matrices. Only their symmetric part counts.
-        gamma: Positive weight of the regulariser, which compares `a` with the identity: the scale of `a` matters.
+        gamma: Positive weight of the regularizer, which compares `a` with the identity: the scale of `a` matters.
         eps: Eigenvalues at or below this count as zero, see `powm_eigh`.
 
     Shape: (..., c, c) -> (..., c, c).

@@ -19,7 +19,7 @@ Scale = Literal["none", "mean", "released"]
 class LogEuclideanPool(Pool):
     """The matrix logarithm of the second moment of the features.
 
-    Formula: z = vec(log(F^T F / n + eps I)), F the features, not centred
+    Formula: z = vec(log(F^T F / n + eps I)), F the features, not centered
     Reference: Ionescu et al., Matrix Backpropagation for Deep Networks with Structured Layers, ICCV 2015
     Size: c^2
     Cost: n c^2 + about 10 c^3 (eigen-decomposition)

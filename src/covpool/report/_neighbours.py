@@ -15,7 +15,7 @@ from covpool.report._mistakes import data_uri
 from covpool.report._open import OpenRun
 from covpool.report._section import required
 
-SHOWN, NEAREST, SEARCHED = 4, 4, 200  # images, neighbours of each, and images searched for all of them
+SHOWN, NEAREST, SEARCHED = 4, 4, 200  # images, neighbors of each, and images searched for all of them
 SIDE = 150  # largest side of an image in the page, in pixels
 
 
@@ -31,14 +31,14 @@ class ShownNeighbour:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """An image and its nearest neighbours, the nearest first."""
+    """An image and its nearest neighbors, the nearest first."""
 
     image: ShownNeighbour
     nearest: list[ShownNeighbour]
 
 
 def find_neighbours(run: OpenRun) -> list[Neighbourhood]:
-    """Find the nearest neighbours of images evenly spaced in the test set, by the cosine of representations.
+    """Find the nearest neighbors of images evenly spaced in the test set, by the cosine of representations.
 
     Only images with similar scores are searched, so that most of a large test set need not be opened.
     """

@@ -23,8 +23,8 @@ def test_the_only_held_out_set_serves_as_test_and_val(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"name": "cubs"}, r"`data.name`.*did you mean 'cub'"),
-        ({"root": ""}, "must be the folder.*it is empty"),
-        ({"root": "/no/such/place"}, r"^there is no folder /no/such/place \(`data.root`\)$"),
+        ({"root": ""}, "no images are named: add --data FOLDER"),
+        ({"root": "/no/such/place"}, "^there is no folder /no/such/place$"),
         ({"name": "cub"}, r"images.txt.*is missing: found test/, train/"),
         ({"name": "aircraft"}, r"must contain data.*found test/, train/"),
         ({"split": 3}, r"must be 1 for a data set with one official split; got 3 for 'folder': leave it out, or name"),

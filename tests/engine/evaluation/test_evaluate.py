@@ -162,6 +162,16 @@ def test_representation_of_a_pool_that_outputs_scores(splits: Splits, data: Data
     assert evaluate([path], splits, data, EvaluationProtocol(classifier="svm")).images == len(splits.test)
 
 
+def test_an_svm_names_the_classes_without_a_readable_training_image(splits: Splits, data: Data, tmp_path: Path) -> None:
+    path, name = checkpoint(tmp_path, splits.test.classes), splits.train.classes[1]
+    for image, target in zip(splits.train.paths, splits.train.targets, strict=True):
+        if target == 1:
+            break_image(image)
+    skipping = Data(root=data.root, workers=0, broken="skip")
+    with pytest.raises(ValueError, match=f"there is none of {name}: repair its images"):
+        evaluate([path], splits, skipping, EvaluationProtocol(classifier="svm", features=tmp_path / "features"))
+
+
 def test_a_broken_image_is_left_out_or_refused(splits: Splits, data: Data, tmp_path: Path) -> None:
     path = checkpoint(tmp_path, splits.test.classes)
     break_image(splits.test.paths[2])

@@ -70,9 +70,9 @@ def test_calibration_maps_the_medians_to_zero_and_one() -> None:
 
 
 def test_a_class_without_images_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"there is none of \[1\]"):
+    with pytest.raises(ValueError, match=r"there is none of the targets \[1\]"):
         fit_svm(torch.randn(3, 4), torch.tensor([0, 2, 2]))
-    with pytest.raises(ValueError, match=r"there is none of \[2\]"):
+    with pytest.raises(ValueError, match=r"there is none of the targets \[2\]"):
         fit_svm(torch.randn(3, 4), torch.tensor([0, 1, 1]), classes=3)
 
 

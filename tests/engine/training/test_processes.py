@@ -57,7 +57,7 @@ def test_a_lost_process_ends_the_other_with_a_reason(single: Path, tmp_path: Pat
             process.kill()
             process.communicate()
     assert processes[1 - lost].returncode == 2 and "Traceback" not in output
-    assert "covpool: another process of this training ended" in output and f"--resume {run}" in output
+    assert "covpool: another process of this training died or hangs" in output and f"--resume {run}" in output
 
 
 @pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.long), 2])

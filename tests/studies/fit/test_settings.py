@@ -32,7 +32,7 @@ def test_everything_is_chosen_by_default() -> None:
         ("folds=1", "`folds` must be a whole number, at least 2; got 1"),
         ("width=0", "`width` must be a positive integer"),
         ("class_weights=some", "`class_weights` must be 'none' or 'balanced'"),
-        ("poool=avg", "there is no setting `poool` (did you mean 'pool'?)"),
+        ("poool=avg", "unknown setting `poool` (did you mean 'pool'?)"),
         ("pool=[]", "`pool` must have at least one value"),
     ],
 )

@@ -444,7 +444,7 @@ class TestSummary:
 
     def test_a_classifier_that_stopped_before_its_tolerance_is_noted(self) -> None:
         rows = summarize([*result("avg", [[1, 1]]), *result("max", [[1, 0]], converged=False)])
-        assert [row.note for row in rows] == ["", "classifier stopped before its tolerance"]
+        assert [row.note for row in rows] == ["", "classifier did not converge"]
 
     def test_several_seeds_are_compared_with_one(self) -> None:
         rows = summarize([*result("avg", [[1, 0] * 50]), *result("smso", [[1, 1] * 50, [0, 0] * 50], random=True)])

@@ -179,7 +179,7 @@ def test_a_failure_is_the_exit_status(data: TrainingData, tmp_path: Path, monkey
     monkeypatch.setattr("covpool.studies.trained._missing.plan", lambda claims, known: [UNKNOWN])
     typed = ("paper", "trained", "11", "--run", "--data", f"cub200={data.folder}", "--records", tmp_path)
     ended = run(*typed, "--runs", tmp_path / "runs")
-    assert ended.exit_code == 1 and f"{UNKNOWN.name} failed: there is no pool" in ended.stdout.replace("\n", " ")
+    assert ended.exit_code == 1 and f"{UNKNOWN.name} failed: unknown pool" in ended.stdout.replace("\n", " ")
     assert "0 of 1 missing" in ended.stdout
 
 

@@ -62,9 +62,9 @@ def open_data(data: Data) -> Splits:
     _check_split(data, getattr(reader, "SPLITS", 1))
     root = Path(data.root).expanduser()
     if not data.root:
-        raise CovpoolError(f"`data.root` must be the folder of the data set {data.name!r}; it is empty")
+        raise CovpoolError("no images are named: add --data FOLDER (or data.root=FOLDER)")
     if not root.is_dir():
-        raise CovpoolError(f"there is no folder {root} (`data.root`)")
+        raise CovpoolError(f"there is no folder {root}")
     subsets: Subsets = reader.read(root, data)
     tested = _test_subset(subsets, data)
     find_random = getattr(reader, "random_split", None)

@@ -1,4 +1,4 @@
-"""Training vectors in coordinates that are cheap to optimise in.
+"""Training vectors in coordinates that are cheap to optimize in.
 
 A classifier with an l2 penalty depends on the training vectors only through their inner products. With fewer vectors
 than dimensions (the usual case for second-order pools), the n x n Cholesky factor of the Gram matrix therefore stands
@@ -16,14 +16,14 @@ ROWS = 1024  # rows of the Gram matrix that are factored at a time
 GRAM_ROWS = 256  # rows of the Gram matrix that are computed at a time, up to its diagonal
 TRIANGLE_ROWS = 512  # rows of a triangle that are multiplied at a time; smaller blocks skip more zeros
 ROTATED = 4096  # dimensions up to which vectors are rotated; the axes of more of them cost more than they save
-COLUMNS = 4096  # columns of the vectors that are centred at a time; bounds the memory of the Gram matrix
+COLUMNS = 4096  # columns of the vectors that are centered at a time; bounds the memory of the Gram matrix
 # Added to the diagonal of the Gram matrix, relative to its mean: a hundred times the round-off of float32 products, so
 # that the factor exists for repeated vectors and for vectors of rank below n.
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
 class Rows:
-    """Training vectors as the rows of a matrix, and the two products with it that an optimiser needs.
+    """Training vectors as the rows of a matrix, and the two products with it that an optimizer needs.
 
     Args:
         values: the vectors, (n, r).
@@ -81,12 +81,12 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Centred and scaled training vectors, or their equivalent of n dimensions.
+    """Centered and scaled training vectors, or their equivalent of n dimensions.
 
     Attributes:
         rows: the vectors in these coordinates, (n, r) with r = min(n, d).
         mean: of the vectors, (d,).
-        scale: what the centred vectors are divided by: the root of their mean squared length.
+        scale: what the centered vectors are divided by: the root of their mean squared length.
     """
 
     rows: Rows
@@ -115,7 +115,7 @@ class Coordinates:
         weights: Tensor,  # (k, r)
         bias: Tensor,  # (k,)
     ) -> tuple[Tensor, Tensor]:  # (k, d), (k,)
-        """The weights and the bias for the vectors as they were given: centring and scaling are folded in."""
+        """The weights and the bias for the vectors as they were given: centering and scaling are folded in."""
         if self.rows.lower:
             combination = torch.linalg.solve_triangular(self.rows.values.mT, weights.mT, upper=True).mT  # (k, n)
             combination = combination / self.scale**2
@@ -126,7 +126,7 @@ class Coordinates:
 
 
 def _triangle(z: Tensor, mean: Tensor) -> tuple[Tensor, float]:  # (m, d), (d,) -> (m, m)
-    """A lower triangle with the inner products of the centred vectors, divided by their scale; the scale."""
+    """A lower triangle with the inner products of the centered vectors, divided by their scale; the scale."""
     try:
         factor, scale = _factor(_centred_gram(z, mean, z.dtype), JITTER[z.dtype])
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # round-off of the products exceeds the jitter

@@ -1,8 +1,8 @@
 """Multinomial logistic regression with an l2 penalty, on all vectors at once.
 
-    minimise over W, b:   mean_i w_i loss(W z_i + b, y_i)  +  penalty |W|^2
+    minimize over W, b:   mean_i w_i loss(W z_i + b, y_i)  +  penalty |W|^2
 
-z are the training vectors, centred and divided by the root of their mean squared length, so that one penalty means the
+z are the training vectors, centered and divided by the root of their mean squared length, so that one penalty means the
 same for every pool. In scikit-learn's terms, on vectors treated in the same way, C = 1 / (2 n penalty). The problem is
 convex: the result depends on no seed, no learning rate and no number of epochs.
 """
@@ -40,7 +40,7 @@ class LinearClassifier:
 
 @dataclass(eq=False)
 class Solution(LinearClassifier):
-    """A classifier in the coordinates it was optimised in."""
+    """A classifier in the coordinates it was optimized in."""
 
     converged: bool = True
 

@@ -1,6 +1,6 @@
 """Temperature scaling: one number that makes the probabilities of a classifier agree with its accuracy.
 
-    minimise over T > 0:   mean_i w_i loss(scores_i / T, t_i),   t_i = (n onehot(y_i) + 1 / k) / (n + 1)
+    minimize over T > 0:   mean_i w_i loss(scores_i / T, t_i),   t_i = (n onehot(y_i) + 1 / k) / (n + 1)
 
 The target t_i is smoothed as if there were one more image, of unknown class, besides the n images. Without smoothing, T
 would go to zero if all n images are classified correctly. T changes neither the order of an image's classes nor the

@@ -164,8 +164,18 @@ def _svm_scores(
     def on_epoch(epoch: int, gap: float) -> None:
         protocol.on_progress(f"SVM, gap {gap:.1e}", epoch, 0)
 
+    _check_every_class(targets, splits.train.classes)
     svm = fit_svm(z, targets, classes=len(splits.train.classes), on_epoch=on_epoch).calibrated(z, targets)
     return (svm.scores(test.z) + svm.scores(test.flipped)) / 2, test.targets
+
+
+def _check_every_class(targets: Tensor, classes: Sequence[str]) -> None:
+    known = set(targets.tolist())
+    if missing := [name for target, name in enumerate(classes) if target not in known]:
+        raise CovpoolError(
+            f"an SVM needs a readable training image of every class; there is none of {', '.join(missing[:10])}: "
+            "repair its images, or leave the class out"
+        )
 
 
 def _representations(

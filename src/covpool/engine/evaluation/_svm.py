@@ -69,8 +69,8 @@ def fit_svm(
     classes = classes or int(targets.max()) + 1
     if missing := sorted(set(range(classes)) - set(targets.tolist())):
         raise CovpoolError(
-            f"an SVM needs a readable training image of every class; there is none of {missing[:10]} "
-            "(counted from 0): repair its images, or leave the class out"
+            f"an SVM needs a readable training image of every class; there is none of the targets "
+            f"{missing[:10]}: repair its images, or leave the class out"
         )
     if classes < 2:
         raise CovpoolError("an SVM needs at least two classes; got one")

@@ -135,6 +135,6 @@ def report_not_captured(settings: Train, reason: str, *, is_usual: bool = False)
         is_usual: Whether this is nothing to tell the user, as on a CPU.
     """
     if settings.graph is True:
-        raise CovpoolError(f"`train.graph` = true, and the training step cannot be captured: {reason}: leave it out")
+        raise CovpoolError(f"`train.graph` = true, but the step cannot be captured ({reason}): set train.graph=auto")
     level = logging.INFO if is_usual else logging.WARNING
     logger.log(level, "the training step is not captured as a CUDA graph, which would be faster: %s", reason)

@@ -27,7 +27,7 @@ def naming_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
         if fabric.world_size == 1 or isinstance(error, CovpoolError) or not _is_lost(error):
             raise
         raise CovpoolError(
-            "another process of this training ended or does not answer, and its own output says why: continue with "
+            "another process of this training died or hangs; see its output. Continue with "
             f"`covpool train --resume {run}` in all processes"
         ) from error
 

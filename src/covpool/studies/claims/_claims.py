@@ -128,7 +128,7 @@ def _widths() -> tuple[Comparison[Arm], ...]:
 
 
 def _robustness() -> tuple[Comparison[Arm], ...]:
-    calibration = Comparison("calibration error within one point of average pooling's", ((1, ISQRT), (-1, AVG)),
+    calibration = Comparison("calibration error at most one point above average pooling's", ((1, ISQRT), (-1, AVG)),
                              "as good", measure="calibration")  # fmt: skip
     corrupted = [(name, Arm(pool="isqrt", corruption=name), Arm(pool="avg", corruption=name)) for name in CORRUPTIONS]
     return (calibration, *(_than(f"above average pooling under {name}", a, b) for name, a, b in corrupted))

@@ -38,7 +38,7 @@ def make_page(rows: Sequence[ClaimRow], results: Results) -> str:
 def _board(rows: Sequence[ClaimRow], names: Sequence[str]) -> str:
     """Write the scoreboard: the verdict on every claim on the data sets with these names."""
     board = [
-        [str(row.claim.number), row.claim.text]
+        [str(row.claim.number), row.claim.text if row.claim.paper else f"{row.claim.text} (ours)"]
         + [cell for name in names for cell in (row.verdict(name), held(row, name))]
         for row in rows
     ]
@@ -52,9 +52,9 @@ def make_sections(rows: Sequence[ClaimRow], command: Callable[[ClaimRow], str]) 
 
 
 def _unconverged(results: Results) -> str:
-    """Name the experiments whose classifier stopped before its tolerance."""
+    """Name the experiments whose classifier did not converge."""
     found = [f"`{arm}` on {name}" for name, arms in results.items() for arm, one in arms.items() if not one.converged]
-    return f"Classifiers that stopped before their tolerance: {', '.join(found) or 'none'}. All others converged."
+    return f"Classifiers that did not converge: {', '.join(found) or 'none'}."
 
 
 def held(row: ClaimRow, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Embeddings: one vector per image, the files that keep them, and the nearest neighbours of an image."""
+"""Embeddings: one vector per image, the files that keep them, and the nearest neighbors of an image."""
 
 from covpool.studies.embed._embed import check_model as check_model
 from covpool.studies.embed._embed import embed as embed

@@ -125,5 +125,5 @@ def _remarks(results: Sequence[ProbeResult]) -> str:
     notes = [f"random weights, {len(results)} seeds"] * first.random
     tried = sorted(map(float, first.lr_tried))
     notes += ["lr at the edge of those tried"] * (len(tried) > 1 and first.lr in (tried[0], tried[-1]))
-    notes += ["classifier stopped before its tolerance"] * (not all(one.converged for one in results))
+    notes += ["classifier did not converge"] * (not all(one.converged for one in results))
     return "; ".join(notes)

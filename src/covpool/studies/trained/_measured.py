@@ -25,7 +25,7 @@ TIME: Claim[Any] = Claim(
     "eigen-decomposition, which is faster than the one of the paper.",
 )  # fmt: skip
 SIZE: Claim[Any] = Claim(
-    20, "gradients without post-compensation", "Without post-compensation the gradients are smaller, about 1e-5 of "
+    20, "gradients without post-compensation", "Without post-compensation the gradients shrink to about 1e-5 of "
     "their size.",
     (Comparison("smaller without post-compensation", ()), Comparison("about 1e-5 of their size", ())),
     "ResNet-50 does not converge without post-compensation; gradients on the order of 1e-5",
