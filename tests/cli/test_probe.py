@@ -12,9 +12,10 @@ from tiny import make_tree
 
 SETTINGS = (
     *("backbone=test_resnet", "reduce_to=8", "augment.size=32", "augment.resize=[32]", "data.workers=0"),
+    "pretrained=false",
     *("epochs=1", "batch_size=12", "seeds=[0,1]", "lr=[0.1]", "extend_lr=0", "classifier=sgd"),
 )
-CONVEX = SETTINGS[:5]
+CONVEX = SETTINGS[:6]
 
 
 @pytest.fixture
@@ -54,9 +55,10 @@ def test_a_table_a_plot_and_the_next_command(root: Path, tmp_path: Path) -> None
     best = max(lines[:3], key=lambda line: line["held_out"])["pool"]
     assert "random weights, 3 seeds" in " ".join(result.output.split())
     if not best.startswith("svpn"):
-        assert f"covpool fit {root} backbone=test_resnet size=32 width=8 pool={best}" in result.output
-        name = best.partition(":")[0]
-        assert f"covpool train finetune data.root={root} model.backbone=test_resnet pool.name={name}" in result.output
+        fit = f"covpool fit {root} backbone=test_resnet pretrained=false size=32 width=8 pool={best}"
+        network = "model.backbone=test_resnet init.pretrained=false"
+        train = f"covpool train finetune data.root={root} {network} pool.name={best.partition(':')[0]}"
+        assert fit in result.output and train in result.output
     drawn = plot.read_text()
     assert "milliseconds per image" in drawn or "<svg" in drawn
     again = run("probe", "--data", root, *CONVEX, "pools=all", "pools=avg", "size=32", *files)
@@ -82,7 +84,10 @@ def test_the_next_commands_build_the_pool_of_the_probe() -> None:
         lines = _next_steps(read_probe(["backbone=resnet18", "data.root=birds", *settings]), PoolSummary(pool, "best"))
         return [line.strip() for line in lines.splitlines()[1:]]
 
-    assert commands(pool="kernel")[0] == "covpool fit birds backbone=resnet18 pool=kernel"
-    assert commands("reduce_to=64", pool="isqrt")[0] == "covpool fit birds backbone=resnet18 width=64 pool=isqrt"
+    assert commands(pool="kernel")[0] == "covpool fit birds backbone=resnet18 pretrained=true pool=kernel"
+    assert (
+        commands("pretrained=false", "reduce_to=64", pool="isqrt")[0]
+        == "covpool fit birds backbone=resnet18 pretrained=false width=64 pool=isqrt"
+    )
     (only,) = commands("pools=[fbn:rank=4]", pool="fbn:rank=4")  # a fit refuses pools that give scores
     assert only.startswith("covpool train finetune") and only.endswith("pool.name=fbn pool.rank=4")

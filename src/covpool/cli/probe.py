@@ -154,7 +154,7 @@ def _next_steps(chosen: "Probe", winner: "PoolSummary") -> str:
     from covpool.pools import pool_info
 
     data = f"data.name={chosen.data.name}" * (chosen.data.name != "folder")
-    weights = "pretrained=true" * chosen.pretrained or f"weights={chosen.weights}" * bool(chosen.weights)
+    weights = f"weights={chosen.weights}" if chosen.weights else f"pretrained={chosen.uses_pretrained}".lower()
     size = f"size={chosen.size}" * bool(chosen.size)
     width = f"width={chosen.reduce_to}" * ("reduce_to" in chosen.model_fields_set and chosen.reduce_to > 0)
     fit = ["covpool fit", chosen.data.root, data, f"backbone={chosen.backbone}", weights, size, width]

@@ -223,7 +223,7 @@ def test_a_loss_that_is_not_finite_stops_the_training(root: Path, tmp_path: Path
         ({"train": {"precision": "fp16"}}, r"needs a GPU: use train.precision=bf16"),
         ({"train": {"sync_norms": True}}, "works on GPUs only"),
         ({"train": {"freeze": ("features.body.layer9",)}}, r"`train.freeze` must name"),
-        ({"data": {"root": "/no/such"}}, r"`data.root`"),
+        ({"data": {"root": "/no/such"}}, "there is no folder /no/such"),
     ],
 )
 def test_mistakes(root: Path, tmp_path: Path, tables: dict[str, Any], said: str) -> None:
@@ -261,3 +261,11 @@ def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"file is not a writable folder; name another --out"):
         train(tiny_recipe(make_tree(tmp_path / "tree", train=4)), tmp_path / "file" / "run")
+
+
+def test_a_training_that_only_warms_up_says_so(root: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    recipe = tiny_recipe(root, train={"epochs": 1}, schedule={"name": "cosine", "warmup_epochs": 2.0})
+    train(recipe, tmp_path / "run", on_event=events.append)
+    (notes,) = (event["notes"] for event in events if event["event"] == "stage")
+    assert any("never reaches optimizer.lr" in note for note in notes)

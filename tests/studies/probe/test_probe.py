@@ -34,6 +34,7 @@ from trees import break_image
 
 PROBE = Probe(
     backbone="test_resnet",
+    pretrained=False,
     pools=("avg", "isqrt"),
     classifier="sgd",
     reduce_to=8,
@@ -329,6 +330,11 @@ class TestInputs:
         found = resolve_inputs(probe, covpool.models.input_settings(probe.backbone, probe.weights)).augment
         return found.size, found.resize, found.mean[0]
 
+    def test_a_backbone_has_weights_unless_it_is_told_otherwise(self) -> None:
+        cases = {"": True, "weights=file.pth": False, "pretrained=false": False, "pretrained=true": True}
+        for setting, expected in cases.items():
+            assert read_probe(["backbone=resnet18", *filter(None, [setting])]).uses_pretrained is expected
+
     def test_size_and_crop_come_from_the_backbone(self) -> None:
         assert self.augment("weights=mobilenet_v2-b0353104.pth") == (224, (256,), 0.485)
         assert self.augment("weights=mobilenet_v2-7ebf99e0.pth") == (224, (232,), 0.485)
@@ -360,6 +366,7 @@ class TestConvex:
     def settings(self, root: Path) -> Probe:
         return Probe(
             backbone="test_resnet",
+            pretrained=False,
             pools=("avg", "isqrt", "svpn:heads=2:head_features=4"),
             reduce_to=8,
             maps="fp32",

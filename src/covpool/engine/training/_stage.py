@@ -25,7 +25,7 @@ from covpool.engine.training._session import Session
 from covpool.engine.training._state import restore
 from covpool.engine.training._step import Stepper
 from covpool.engine.training._vector_dropout import drop_vectors
-from covpool.recipe import ResolvedStage, total_epochs, total_steps
+from covpool.recipe import Recipe, ResolvedStage, total_epochs, total_steps
 
 EPOCH_NAMES = {"loss": "train_loss", "accuracy": "train_top1"}  # names in an epoch's event for names in a step's
 
@@ -99,7 +99,8 @@ class StageTraining:
 
     def run(self) -> None:
         """Run the epochs of the stage that are left."""
-        about = {"event": "stage", "notes": self.session.notes, "learning": count_learning(self.session.network)}
+        notes = [*self.session.notes, *_warm_up_note(self.recipe)]
+        about = {"event": "stage", "notes": notes, "learning": count_learning(self.session.network)}
         epochs, steps = total_epochs(self.session.recipe), total_steps(self.session.recipe, self.images)
         self.session.emit({**about, "epochs": epochs, "total_steps": steps}, logged=False)
         try:
@@ -227,6 +228,15 @@ class StageTraining:
             if self.position.step_in_epoch:
                 self._save()
             raise self.session.stopped()
+
+
+def _warm_up_note(recipe: Recipe) -> list[str]:
+    """Say that a training ends before its learning rate is reached."""
+    warm_up, epochs = recipe.schedule.warmup_epochs, recipe.train.epochs
+    if warm_up < epochs:
+        return []
+    reached = f"the learning rate never reaches optimizer.lr = {recipe.optimizer.lr:g}"
+    return [f"{reached}: schedule.warmup_epochs = {warm_up:g} of {epochs}; set it lower, or train.epochs higher"]
 
 
 def _micro_batch(batch_size: int, accumulate: int, processes: int) -> int:

@@ -49,7 +49,7 @@ def make_backbone(settings: Probe) -> Backbone:
         settings.backbone,
         keep_last_stride=settings.keep_last_stride,
         backbone_options=settings.backbone_options,
-        pretrained=settings.pretrained,
+        pretrained=settings.uses_pretrained,
         weights=settings.weights or None,
     )
     assert isinstance(features, Backbone)
@@ -74,7 +74,7 @@ def resolve_inputs(settings: Probe, own: InputSettings) -> Probe:
 
     A warning says if the settings state another normalization than that of the weights.
     """
-    if settings.weights or settings.pretrained:
+    if settings.weights or settings.uses_pretrained:
         settings.augment.warn_if_normalized_otherwise(own)
     stated = settings.augment.changed(size=settings.size or settings.augment.size)
     return settings.changed(augment=dict(stated.resolved(own)))
@@ -115,8 +115,8 @@ def _features(settings: Probe) -> dict[str, Any]:
     """Return everything that the features of an image depend on."""
     told = settings.model_dump(mode="json")
     digest = file_digest(Path(settings.weights)) if settings.weights else ""
-    names = ("backbone", "backbone_options", "pretrained", "keep_last_stride", "maps", "augment")
-    return {"weights": digest, **{name: told[name] for name in names}}
+    names = ("backbone", "backbone_options", "keep_last_stride", "maps", "augment")
+    return {"weights": digest, "pretrained": settings.uses_pretrained, **{name: told[name] for name in names}}
 
 
 def settings_key(settings: Probe, splits: Splits, device: torch.device) -> str:

@@ -28,8 +28,8 @@ class Probe(Settings):
     """Further arguments of the function that builds the backbone."""
     weights: str = ""
     """File with weights of the backbone."""
-    pretrained: bool = False
-    """Whether to download the weights that timm or torchvision offer."""
+    pretrained: bool | None = None
+    """Whether to use the weights that timm or torchvision offer. Unset: yes, unless `weights` names a file."""
     keep_last_stride: bool = True
     """Whether the last stage of the backbone keeps its stride, as in its training."""
     size: NonNegativeInt = 0
@@ -104,6 +104,11 @@ class Probe(Settings):
                 raise CovpoolError(f"`{name}` must have at least one value; got []")
         chosen_pools(self)
         return self
+
+    @property
+    def uses_pretrained(self) -> bool:
+        """Whether the library's weights are used."""
+        return not self.weights if self.pretrained is None else self.pretrained
 
 
 def read_probe(settings: Iterable[str]) -> Probe:
