@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "covpool"
 
 # A layer imports only layers before it; "covpool" is the top package with the public names.
 ORDER = (
-    *("_errors", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
+    *("_errors", "_device", "_check_tensors", "_progress", "_cores", "_registry", "_files", "kernels", "ops", "blocks"),
     *("pools", "models", "diagnostics", "io", "covpool", "_settings", "_figures", "_records", "data", "recipe"),
     *("engine", "bench", "studies", "sklearn", "report", "demo", "cli", "__main__"),
 )

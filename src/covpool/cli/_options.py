@@ -29,7 +29,7 @@ def chosen_device(asked: str) -> str:
     >>> chosen_device("cpu")
     'cpu'
     """
-    from covpool.engine import usable_device
+    from covpool._device import usable_device
 
     return usable_device(asked or "auto", "--device")
 

@@ -2,7 +2,6 @@
 
 from covpool.engine._devices import autocast as autocast
 from covpool.engine._devices import leave_processes as leave_processes
-from covpool.engine._devices import usable_device as usable_device
 from covpool.engine._infer import compute_scores as compute_scores
 from covpool.engine._infer import infer as infer
 from covpool.engine._infer import select_rows as select_rows

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 import covpool
+from covpool._device import usable_device
 from covpool._errors import CovpoolError
 from covpool._progress import OnProgress, ignore
 from covpool.data import Images
 from covpool.data.pipeline import EvalBatches
 from covpool.data.sets import open_data
-from covpool.engine import compute_scores, usable_device, with_progress
+from covpool.engine import compute_scores, with_progress
 from covpool.engine.evaluation import summarize_scores
 from covpool.engine.training import BEST_CHECKPOINT, RunLock
 from covpool.models import Backbone, Network
